@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from vlm_agent import demo
+from vlm_agent.cli import demo_stages
+from vlm_agent.cli.demo_stages import MARKER, DemoError, claim
 from vlm_agent.datasets.sources.aitw import SUBSETS
-from vlm_agent.demo import MARKER, DemoError, claim
 from vlm_agent.errors import DatasetError
-from vlm_agent.peak_memory import PeakMemory
+from vlm_agent.files.peak_memory import PeakMemory
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 RUNS = {"trained", "grey_screens", "no_history", "most_frequent_action", "blind_ceiling"}
@@ -44,13 +44,16 @@ def test_the_quick_demo_runs_every_stage(tmp_path):
 
 @pytest.mark.parametrize("content", [{}, [], {"tasks": [{}], "runs": []}, {"tasks": [], "runs": {"trained": {}}}])
 def test_results_of_another_shape_are_refused_with_their_name_and_a_remedy(tmp_path, content):
-    readers = {"online/online.json": (demo._success, demo._trace_to_draw), "evaluation/metrics.json": (demo._scores,)}
+    readers = {
+        "online/online.json": (demo_stages._success, demo_stages._trace_to_draw),
+        "evaluation/metrics.json": (demo_stages._scores,),
+    }
     for name, reads in readers.items():
         (tmp_path / name).parent.mkdir()
         wrong = [1] if name.startswith("evaluation") else content  # an empty object is an evaluation without runs
         (tmp_path / name).write_text(json.dumps(wrong))
         for read in reads:
-            folder = tmp_path / "online" if read is demo._trace_to_draw else tmp_path
+            folder = tmp_path / "online" if read is demo_stages._trace_to_draw else tmp_path
             with pytest.raises(DatasetError, match=r"is damaged .*run the demo again") as refused:
                 read(folder)
             assert str(tmp_path / name) in str(refused.value)
@@ -82,15 +85,15 @@ def test_the_files_of_an_earlier_demo_are_removed(tmp_path, capsys):
 def test_without_its_recipe_nothing_is_removed(tmp_path, monkeypatch):
     claim(tmp_path / "demo")
     (tmp_path / "demo" / "summary.json").write_text("{}")
-    monkeypatch.setattr(demo, "RECIPE", Path("recipes/absent.yaml"))
+    monkeypatch.setattr(demo_stages, "RECIPE", Path("recipes/absent.yaml"))
     with pytest.raises(DemoError, match="not part of this installation"):
-        demo.run_demo(tmp_path / "demo")
+        demo_stages.run_demo(tmp_path / "demo")
     assert (tmp_path / "demo" / "summary.json").exists()
 
 
 def test_a_command_that_fails_stops_the_demo(capfd):
     with pytest.raises(DemoError, match="inspect` failed with status 1"):
-        demo._run("inspect", "no-such-folder")
+        demo_stages._run("inspect", "no-such-folder")
     printed = capfd.readouterr()
     assert printed.out == "$ vlm-agent inspect no-such-folder\n"
     assert "no manifest.json" in printed.err

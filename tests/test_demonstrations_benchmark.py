@@ -15,10 +15,10 @@ from shown_tasks.settings import SettingsPhones, german, plan_of, seeds_of
 
 from vlm_agent.agents.llm.demonstrations import Demonstrations
 from vlm_agent.agents.scripted import ScriptedAgent
-from vlm_agent.console import make_console
 from vlm_agent.devices.browser.tasks import browser_task
 from vlm_agent.devices.browser.world import make_world
 from vlm_agent.episodes import Action
+from vlm_agent.files.console import make_console
 
 TASKS = 3
 SAME = SimulatedPhones("same phone", TASKS)

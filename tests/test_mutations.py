@@ -59,9 +59,11 @@ def test_the_seed_draws_the_mutations_evenly_over_modules():
 def test_mirrored_and_importing_test_files_are_found():
     assert mirrored(ROOT, "vlm_agent/sentences/packing.py") == ["tests/sentences/test_packing.py"]
     assert "tests/sentences/test_packing.py" in importing(ROOT, "vlm_agent/sentences/packing.py")
-    assert mirrored(ROOT, "vlm_agent/devices/simulated_phone/apps/shop.py"), "the nearest folder with tests"
-    assert "tests/comparison/test_single_stages.py" in importing(ROOT, "vlm_agent/comparison/execution.py"), "beside it"
-    assert "tests/doctor/test_doctor.py" in importing(ROOT, "vlm_agent/cli/doctor.py"), "runs the command"
+    assert mirrored(ROOT, "vlm_agent/simulator/apps/shop.py"), "the nearest folder with tests"
+    assert "tests/evaluation/comparison/test_single_stages.py" in importing(
+        ROOT, "vlm_agent/evaluation/comparison/execution.py"
+    ), "beside it"
+    assert "tests/cli/doctor/test_doctor.py" in importing(ROOT, "vlm_agent/cli/doctor/__init__.py"), "runs the command"
     assert "tests/cli/test_options.py" in importing(ROOT, "vlm_agent/cli/features.py"), "parses its options"
 
 

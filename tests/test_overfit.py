@@ -12,10 +12,10 @@ from rich.console import Console
 
 from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.datasets.convert import convert
-from vlm_agent.datasets.simulate import simulate
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline.run import AGENT, evaluate
 from vlm_agent.recipe.run import read_recipe
+from vlm_agent.simulator.demonstrations import simulate
 from vlm_agent.training.train import train
 
 RECIPE = Path(__file__).parents[1] / "recipes/llama_vit_tiny.yaml"

@@ -50,9 +50,7 @@ def test_an_installed_command_runs_in_an_empty_folder(installed, wheel, tmp_path
     assert (tmp_path / "mine.yaml").read_text() == (ROOT / "recipes/phone_vlm_tiny_lora.yaml").read_text()
     python = installed.with_name("python")
     assert str(installed.parents[1]) in run(python, tmp_path, "-c", "import vlm_agent; print(vlm_agent.__file__)")
-    code = (
-        "from vlm_agent.installation import DOCS, install_line as line; print(line('gguf'), (DOCS / 'd_pot.md').stat())"
-    )
+    code = "import vlm_agent.files.installation as it; print(it.install_line('gguf'), (it.DOCS / 'd_pot.md').stat())"
     assert run(python, tmp_path, "-c", code).startswith(f"pip install '{wheel}[gguf]'")
     run(installed, tmp_path, "simulate", "--episodes", "12", "--output", "aitw", "--workers", "1")
     run(installed, tmp_path, "convert", "--input", "aitw", "--output", "shards", "--splits", "aitw/splits.json")

@@ -24,7 +24,7 @@ from served_modes.modes import (
 from served_modes.server_log import request_seconds
 
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
-from vlm_agent.comparison.stages import OFFLINE, ONLINE
+from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE
 
 SIZES = {"simulated": 60, "chats": 6, "chats_per_mode": 9, "steps": 4, "episodes": 2, "tasks": 1, "smollm2_episodes": 1}
 LENGTHS = {"max_tokens": 24, "smollm2_max_tokens": 12}

@@ -10,9 +10,9 @@ sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
 from planning_arms.arms import DEFAULT_FAMILIES, TABLES, TRAINED_ON, data_of, memory_benchmark_of, run_of
 from planning_arms.figures import FIGURES, baselines, differences, gap, kinds, pairs_of
 
-from vlm_agent.devices.simulated_phone import goals  # noqa: F401 (registers the templates)
-from vlm_agent.devices.simulated_phone.tasks import TEMPLATES
 from vlm_agent.evaluation.benchmark import read_benchmark
+from vlm_agent.simulator import goals  # noqa: F401 (registers the templates)
+from vlm_agent.simulator.tasks import TEMPLATES
 
 OPTIONS = Namespace(steps=None, data=Path("data"), output=Path("out"), limit=5)
 RUNS = {(table, arm): run_of(table, "phone_vlm", arm, 0, OPTIONS) for table, arms in TABLES.items() for arm in arms}

@@ -14,9 +14,9 @@ from three_inputs.data import SIZE
 from three_inputs.figures import FIGURES, PAIRS, differences, next_element, tap_differences, tapped_screens
 
 from vlm_agent.agents.vision_tasker import VisionTaskerSettings
-from vlm_agent.datasets.simulate import simulate_episode
 from vlm_agent.episodes import Action
 from vlm_agent.evaluation.predictions import predictions_for, write_predictions
+from vlm_agent.simulator.demonstrations import simulate_episode
 
 OPTIONS = Namespace(steps=None, episodes=3, data=Path("data"), output=Path("out"), limit=1)
 

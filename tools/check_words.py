@@ -28,8 +28,8 @@ NOT_CHECKED = re.compile(r"<!-- words: off -->.*?<!-- words: on -->|```.*?```|`[
 
 KEPT = {
     "vlm_agent/datasets/sources/traces.py": 2,  # a key of saved files
-    "vlm_agent/devices/simulated_phone/apps/mail.py": 1,  # letters of the simulated phone, whose pixels must stay
-    "vlm_agent/devices/simulated_phone/goals/people.py": 1,  # as above
+    "vlm_agent/simulator/apps/mail.py": 1,  # letters of the simulated phone, whose pixels must stay
+    "vlm_agent/simulator/goals/people.py": 1,  # as above
 }
 """The number of findings that must stay, by file, each with its reason."""
 

@@ -23,12 +23,12 @@ from vlm_agent.agents.controls import CONTROLS, ControlledAgent, controls_of
 from vlm_agent.agents.decoding import constrained
 from vlm_agent.agents.decoding.greedy import Limits, decode_sentence, most_likely
 from vlm_agent.agents.loading import AgentError, agent_settings
-from vlm_agent.checked_json import read_checked
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.episodes import Action
 from vlm_agent.errors import CheckpointError, DatasetError, UserError
 from vlm_agent.evaluation.predictions import read_predictions
+from vlm_agent.files.checked_json import read_checked
 from vlm_agent.models.build import load_sentences
 from vlm_agent.models.features import load_extractor
 from vlm_agent.models.features.store import FeatureStore

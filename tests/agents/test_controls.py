@@ -8,14 +8,14 @@ import pytest
 from helpers import tiny
 from helpers.chat_server import Reply, serving
 
-from vlm_agent.acting.guard import Guard
-from vlm_agent.acting.loop import Limits, act
 from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.dynamic_planning.modes import MODES
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading
+from vlm_agent.devices.acting.guard import Guard
+from vlm_agent.devices.acting.loop import Limits, act
 from vlm_agent.episodes import Action, CoatTexts, Episode, UiElement
 
 SHOWN = tiny.episode(1)

@@ -25,7 +25,7 @@ from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline.run import evaluate
 from vlm_agent.evaluation.online import evaluate_online
-from vlm_agent.viewing.catalogue import entries_in
+from vlm_agent.evaluation.viewing.catalogue import entries_in
 
 EPISODE = tiny.episode(1)
 ACTIONS = [tiny.LANGUAGE.encode(step.action) for step in EPISODE.steps]

@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 import pytest
 from helpers import tiny
 
-from vlm_agent.acting.guard import Guard
-from vlm_agent.acting.loop import Limits, act
 from vlm_agent.agents import Answer, answer_episodes
 from vlm_agent.agents.agent import demonstrated, episode_of
 from vlm_agent.agents.controls import CONTROLS, controlled, visible_parts
 from vlm_agent.agents.read_screens import ScreenReader, with_read_elements
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading
-from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
+from vlm_agent.devices.acting.guard import Guard
+from vlm_agent.devices.acting.loop import Limits, act
 from vlm_agent.episodes import Action, recorded_screen
 from vlm_agent.screens.understand import Readers
+from vlm_agent.simulator.phone import SimulatedPhone
 
 EPISODES = [tiny.episode(number) for number in range(2)]
 ALL = [(episode.id, number) for episode in EPISODES for number in range(len(episode))]

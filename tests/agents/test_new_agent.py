@@ -16,12 +16,12 @@ from helpers.tiny_encoder import write_encoder
 from vlm_agent.agents import AGENTS, Agent, AgentSettings, Answer, Turn, Usage
 from vlm_agent.agents.controls import CONTROLS, controls_of
 from vlm_agent.agents.loading import agent_settings
-from vlm_agent.checked_json import read_checked
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.episodes import Action, Screen
 from vlm_agent.evaluation.offline import parts
 from vlm_agent.evaluation.predictions import read_predictions
+from vlm_agent.files.checked_json import read_checked
 
 
 @dataclass

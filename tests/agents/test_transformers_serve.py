@@ -19,7 +19,7 @@ from vlm_agent.agents.endpoint import EndpointSettings
 from vlm_agent.agents.llm.client import ChatEndpoint
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.cli import main
-from vlm_agent.serving import served_model
+from vlm_agent.models.serving import served_model
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +88,7 @@ def test_the_log_has_the_seconds_of_each_request(server, log):
 def test_the_server_ends_with_a_process_that_is_killed(run, tmp_path):
     """A server alone would keep its memory, on a GPU most of it."""
     code = f"""import pathlib, time
-from vlm_agent.serving import served_model
+from vlm_agent.models.serving import served_model
 with served_model(pathlib.Path({str(run)!r}), pathlib.Path({str(tmp_path / "log")!r})) as (url, _):
     print(url, flush=True)
     time.sleep(1000)"""

@@ -27,11 +27,11 @@ from helpers.adb_servers import PROGRAMS, AdbServer
 from PIL import Image
 
 from vlm_agent.devices.adb.phone import AdbPhone
-from vlm_agent.devices.adb_daemon import Handset, PhoneServer
-from vlm_agent.devices.adb_daemon.shell import commands
-from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.episodes import Action
-from vlm_agent.png import encode_png
+from vlm_agent.files.png import encode_png
+from vlm_agent.simulator import SimulatedPhone
+from vlm_agent.simulator.adb_daemon import Handset, PhoneServer
+from vlm_agent.simulator.adb_daemon.shell import commands
 
 TIMES = 50
 SIZES = ((448, 208), (1440, 720), (2400, 1080))

@@ -24,10 +24,10 @@ from rich.table import Table
 from vlm_agent.agents.coat import CoatAgentSettings
 from vlm_agent.agents.llm.cost import Expense, Price, amount, picture_tokens
 from vlm_agent.datasets.records import EpisodeStep
-from vlm_agent.datasets.simulate import phone_seed, subset_of
 from vlm_agent.datasets.sources.aitz import read_steps
-from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.episodes import Episode
+from vlm_agent.simulator import SimulatedPhone, sample_task
+from vlm_agent.simulator.demonstrations import phone_seed, subset_of
 
 ROOT = Path(__file__).resolve().parents[2]
 AITZ = ROOT.parent / "shared/data/aitz_episode"

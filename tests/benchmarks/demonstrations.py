@@ -58,8 +58,8 @@ from vlm_agent.agents.loading import agent_settings
 from vlm_agent.agents.vision_tasker.agent import VisionTaskerAgent
 from vlm_agent.agents.vision_tasker.prompts import PROMPTS
 from vlm_agent.files import sha256_of
-from vlm_agent.jobs import Job
-from vlm_agent.serving import served_model
+from vlm_agent.files.jobs import Job
+from vlm_agent.models.serving import served_model
 
 SIZES = {
     "simulated": 1600,

@@ -33,7 +33,6 @@ from transformers import DynamicCache
 
 from vlm_agent.agents.decoding.greedy import Limits, answer_sentences, most_likely
 from vlm_agent.agents.vlm.agent import VlmAgent
-from vlm_agent.datasets.simulate import simulate_episode
 from vlm_agent.episodes import Episode
 from vlm_agent.models.build import Vocabulary, build, build_tokenizer
 from vlm_agent.models.decoding import CACHE
@@ -42,6 +41,7 @@ from vlm_agent.models.llama_vit.decoder import LlamaViTDecoder
 from vlm_agent.models.llama_vit.family import collate
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences import Sentence
+from vlm_agent.simulator.demonstrations import simulate_episode
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "recipes" / "llama_vit_tiny.yaml"

@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from vlm_agent.devices.adb_daemon import Handset
-from vlm_agent.devices.adb_daemon.shell.commands import shell_of
-from vlm_agent.devices.adb_daemon.shell.session import STDERR, Transcript
 from vlm_agent.devices.android import UNICODE_KEYBOARD
-from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.episodes import ActionKind
+from vlm_agent.simulator import SimulatedPhone
+from vlm_agent.simulator.adb_daemon import Handset
+from vlm_agent.simulator.adb_daemon.shell.commands import shell_of
+from vlm_agent.simulator.adb_daemon.shell.session import STDERR, Transcript
 
 WORKS, FAILS, SILENTLY_WRONG = "works", "fails", "silently wrong"
 

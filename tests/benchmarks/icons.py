@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from shipped_weights.icons.drawn import draw
+from shipped_weights.icons.fonts import HELD_OUT, SIMULATED, Icon, icons_of
 from vlm_agent.files import write_json
-from vlm_agent.jobs import Job
+from vlm_agent.files.jobs import Job
 from vlm_agent.screens.icons import read_icons
-from vlm_agent.screens.icons.training.drawn import draw
-from vlm_agent.screens.icons.training.fonts import HELD_OUT, SIMULATED, Icon, icons_of
 from vlm_agent.screens.seen import IconReader
 
 SCREENS = Path(__file__).resolve().parents[2].parent / "shared/data/annotated_screens"

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from vlm_agent.datasets.simulate import phone_seed, simulate_episode, subset_of
 from vlm_agent.datasets.statistics.leakage import find_leaks
-from vlm_agent.devices.simulated_phone import SPLITS, sample_task
+from vlm_agent.simulator import SPLITS, sample_task
+from vlm_agent.simulator.demonstrations import phone_seed, simulate_episode, subset_of
 
 SHARES = {"train": 8, "validation": 1, "test": 1}
 MUST_BE_ZERO = ("goals", "episodes_by_goal", "phones", "episode_ids")

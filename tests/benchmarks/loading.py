@@ -25,15 +25,15 @@ from rich.table import Table
 from vlm_agent.agents.controls import controls_of
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest
-from vlm_agent.datasets.simulate import simulate_episode
 from vlm_agent.evaluation.offline.parts import Parts
 from vlm_agent.evaluation.offline.predict import passes_of, predict
-from vlm_agent.jobs import ArrayTask
+from vlm_agent.files.jobs import ArrayTask
 from vlm_agent.models.decoding import Prefill, growing_cache
 from vlm_agent.models.qwen_vl.processor import CHAT_TURNS, QwenVLCollator
 from vlm_agent.sentences import IGNORED
 from vlm_agent.sentences.image_sizes import FittedScreens
 from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.simulator.demonstrations import simulate_episode
 
 SIZE = 1440, 720
 

@@ -33,9 +33,9 @@ import numpy as np
 from PIL import Image
 
 from vlm_agent.devices.long_screen import LongScreen, stitch
-from vlm_agent.devices.simulated_phone import SimulatedPhone
-from vlm_agent.devices.simulated_phone.apps.launcher import LAUNCHER
 from vlm_agent.episodes import Action, UiElement
+from vlm_agent.simulator import SimulatedPhone
+from vlm_agent.simulator.apps.launcher import LAUNCHER
 
 PHOTOS = Path(__file__).resolve().parents[2].parent / "shared/data/stitching"
 SIZE, LARGE = (448, 208), (2240, 1040)

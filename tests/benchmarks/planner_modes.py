@@ -68,10 +68,10 @@ from served_modes.modes import (
 )
 from served_modes.smollm2 import source_folder, weights_of, write_served
 
-from vlm_agent.comparison.stages import OFFLINE, ONLINE, Stage, Stages
 from vlm_agent.errors import Stopped, UserError
+from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, Stage, Stages
 from vlm_agent.evaluation.offline.run import MOST_FREQUENT
-from vlm_agent.jobs import Job
+from vlm_agent.files.jobs import Job
 
 OUTPUT = ROOT / "build/planner_modes"
 RECORDS = ROOT / "tests/benchmarks/results/records/planner_modes.jsonl"

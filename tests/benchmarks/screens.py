@@ -2,7 +2,7 @@
 
     python tests/benchmarks/screens.py [--widgets NAME …] [--output DIR] [--quick]
 
-collages    held-out collages of widgets (vlm_agent/screens/training); every kind is frequent
+collages    held-out collages of widgets (shipped_weights/screens); every kind is frequent
 phones      pages of held-out simulated phones
 browser     pages of the browser phone with the truth of their DOM, where Chromium is installed: drawn by other code
 annotated   21 real screens (../shared/data/annotated_screens, or --annotated DIR). Their boxes are the areas that react
@@ -34,9 +34,9 @@ import numpy as np
 from screen_detection.counts import figures, of_texts, of_widgets
 from screen_detection.screens import Shown, annotated, browser, drawn
 
-from vlm_agent.console import make_console, new_table
 from vlm_agent.devices.browser.chromium import NoBrowserError
 from vlm_agent.files import write_json
+from vlm_agent.files.console import make_console, new_table
 from vlm_agent.screens.text import RapidOcrSettings
 from vlm_agent.screens.widgets import read_widgets
 from vlm_agent.screens.widgets.tiny import SHA256

@@ -16,12 +16,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from statistics import mean
 
-from vlm_agent.datasets.simulate import simulate_episode
 from vlm_agent.episodes import Episode, Step
 from vlm_agent.evaluation.offline.baselines import blind_ceiling, constant_predictions
 from vlm_agent.evaluation.predictions import Prediction, predictions_for
 from vlm_agent.evaluation.scoring.dialects import SCORERS, verdicts
 from vlm_agent.evaluation.scoring.metrics import headline
+from vlm_agent.simulator.demonstrations import simulate_episode
 
 
 def percent(counts: Counter) -> dict[str, float]:

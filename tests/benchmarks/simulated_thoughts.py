@@ -27,10 +27,10 @@ from statistics import mean
 
 from transformers import AutoTokenizer
 
-from vlm_agent.datasets.simulate import phone_seed, subset_of
-from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task, words
 from vlm_agent.episodes import ActionKind, CoatTexts, Step, element_at
 from vlm_agent.models.run_layout import base_folder
+from vlm_agent.simulator import SimulatedPhone, sample_task, words
+from vlm_agent.simulator.demonstrations import phone_seed, subset_of
 
 TEXTS = tuple(field.name for field in fields(CoatTexts))
 LOOK = {"up": "down", "down": "up", "left": "right", "right": "left"}

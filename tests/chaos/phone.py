@@ -15,7 +15,7 @@ from PIL import Image
 
 from chaos.commands import Scene, in_threads
 from chaos.findings import MIB
-from vlm_agent.devices.adb_daemon.wire import CLSE, CNXN, MAX_PAYLOAD, OKAY, OPEN, VERSION, WRTE, Packet, read_packet
+from vlm_agent.simulator.adb_daemon.wire import CLSE, CNXN, MAX_PAYLOAD, OKAY, OPEN, VERSION, WRTE, Packet, read_packet
 
 NAME = "phone"
 SIZE = (448, 208)

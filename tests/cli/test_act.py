@@ -20,19 +20,19 @@ from helpers.understood import understood
 from vlm_agent.agents.read_screens import reader
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.cli import FAILED, INTERRUPTED, OK, USAGE, act, main
+from vlm_agent.cli.demo_stages import FULL, SEED
 from vlm_agent.cli.keys import Keys
 from vlm_agent.datasets.sources.traces import read_trace
-from vlm_agent.demo import FULL, SEED
 from vlm_agent.devices import DEVICES, DeviceAddress, DeviceKind, OpenedDevice
 from vlm_agent.devices.adb import phone as adb
 from vlm_agent.devices.browser.phone import BrowserPhone
 from vlm_agent.devices.browser.tasks import browser_task
 from vlm_agent.devices.browser.world import make_world
 from vlm_agent.devices.errors import NoDeviceError
-from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.episodes import Action
 from vlm_agent.evaluation.online.tasks import address_of, online_tasks
 from vlm_agent.screens.seen import Part
+from vlm_agent.simulator import SimulatedPhone, sample_task
 
 TASK = "general/test/7"
 SHOP = 0

@@ -7,8 +7,8 @@ import yaml
 from helpers import tiny
 
 from vlm_agent.cli import FAILED, OK, main
-from vlm_agent.datasets.simulate import simulate
 from vlm_agent.models import hub
+from vlm_agent.simulator.demonstrations import simulate
 
 TRAIN = ("train", "--config", "recipe.yaml", "--output", "run", "--data.shards", "shards")
 CONVERT = ("convert", "--input", "data", "--splits", "data/splits.json", "--output", "shards")

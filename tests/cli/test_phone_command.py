@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from vlm_agent.cli import FAILED, OK, USAGE, main
-from vlm_agent.devices.adb_daemon.wire import CNXN, MAX_PAYLOAD, VERSION, Packet, read_packet
-from vlm_agent.devices.simulated_phone import sample_task
+from vlm_agent.simulator import sample_task
+from vlm_agent.simulator.adb_daemon.wire import CNXN, MAX_PAYLOAD, VERSION, Packet, read_packet
 
 
 def start(*arguments: str) -> subprocess.Popen:

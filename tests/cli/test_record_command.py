@@ -9,21 +9,21 @@ import sys
 
 import pytest
 
-from vlm_agent.acting.demonstrating.observed import Observed, ObservedAction, ObservedScreen
-from vlm_agent.acting.guard import Guard
-from vlm_agent.acting.loop import act
 from vlm_agent.agents.llm.demonstrations import Demonstrations
 from vlm_agent.agents.read_screens import reader
 from vlm_agent.agents.scripted import ScriptedAgent
-from vlm_agent.checked_json import CHECKSUM, write_checked
 from vlm_agent.cli import FAILED, OK, USAGE, main
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import HEADING, STEPS, Heading, sealed
-from vlm_agent.devices.adb_daemon.wire import CLSE, CNXN, MAX_PAYLOAD, OKAY, OPEN, VERSION, Packet, read_packet
-from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
+from vlm_agent.devices.acting.demonstrating.observed import Observed, ObservedAction, ObservedScreen
+from vlm_agent.devices.acting.guard import Guard
+from vlm_agent.devices.acting.loop import act
 from vlm_agent.episodes import Action, UiElement, Widget
+from vlm_agent.files.checked_json import CHECKSUM, write_checked
 from vlm_agent.screens.seen import Text
 from vlm_agent.screens.understand import LoadedReaders, understand
+from vlm_agent.simulator import SimulatedPhone, sample_task
+from vlm_agent.simulator.adb_daemon.wire import CLSE, CNXN, MAX_PAYLOAD, OKAY, OPEN, VERSION, Packet, read_packet
 from vlm_agent.texts.secrets import MASK
 
 

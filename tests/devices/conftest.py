@@ -4,8 +4,8 @@ import adbutils
 import pytest
 from helpers.adb_servers import MISSING, PROGRAMS, AdbServer
 
-from vlm_agent.devices.adb_daemon import Handset, PhoneServer
-from vlm_agent.devices.simulated_phone import SimulatedPhone
+from vlm_agent.simulator import SimulatedPhone
+from vlm_agent.simulator.adb_daemon import Handset, PhoneServer
 
 
 @pytest.fixture(scope="session")

@@ -119,7 +119,7 @@ def test_online_it_has_the_same_identity_and_tasks(monkeypatch, run, tmp_path, o
         identities.append(identity)
         raise PlannedError
 
-    monkeypatch.setattr("vlm_agent.jobs.Job.write_or_verify_plan", kept)
+    monkeypatch.setattr("vlm_agent.files.jobs.Job.write_or_verify_plan", kept)
     words = ["evaluate", "--online", "--checkpoint", str(run), "--tasks", "3", *options.split()]
     with pytest.raises(PlannedError):
         main([*words, "--output", str(tmp_path / "first")])

@@ -9,12 +9,12 @@ from helpers.knowing_agent import Knowing, write_shards
 from helpers.report_pages import Page
 from rich.console import Console
 
-from vlm_agent.checked_json import read_checked
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline.run import evaluate
 from vlm_agent.evaluation.predictions import read_predictions, write_predictions
 from vlm_agent.files import write_json
+from vlm_agent.files.checked_json import read_checked
 
 
 @pytest.fixture(scope="module")

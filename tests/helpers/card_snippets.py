@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from vlm_agent import torch_operators
+from vlm_agent.files import torch_operators
 
 _CODE = """
 import importlib.abc, io, json, os, sys

@@ -14,7 +14,6 @@ from helpers.made_episodes import ACTIONS, made_episode
 from vlm_agent.agents import Usage
 from vlm_agent.agents.llm.demonstrations.store import Demonstrations
 from vlm_agent.agents.llm.references.nearest import stored_vectors
-from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.datasets.convert.one_input import entry_path, read_entry
 from vlm_agent.datasets.convert.plan import Options, Plan, read_plan, write_or_verify_plan
 from vlm_agent.datasets.convert.summary import Entry, FileSummary
@@ -33,6 +32,7 @@ from vlm_agent.evaluation.offline.parts import Parts
 from vlm_agent.evaluation.online.runs import RESULT, read_result
 from vlm_agent.evaluation.predictions import predictions_for, read_predictions, write_predictions
 from vlm_agent.evaluation.scoring.metrics import score
+from vlm_agent.files.checked_json import read_checked, write_checked
 from vlm_agent.models.features.job.extraction import ShardExtraction
 from vlm_agent.models.features.store import FeatureStore
 from vlm_agent.models.features.store.layout import features_name, pixels_name, shards_digest, sums_name

@@ -3,8 +3,8 @@
 import numpy as np
 from PIL import Image, ImageDraw
 
-from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.screens.seen import Part
+from vlm_agent.simulator import SimulatedPhone
 
 Rectangle = tuple[int, int, int, int]
 """(top, left, bottom, right) in pixels."""

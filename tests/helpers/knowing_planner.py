@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from helpers.chat_server import Reply
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.datasets.shards.images import decode_screen
-from vlm_agent.devices.simulated_phone.expert import Expert
 from vlm_agent.episodes import Screen
 from vlm_agent.evaluation.online.tasks import OnlineTask
+from vlm_agent.simulator.expert import Expert
 
 _STATUS_BAR = 20
 

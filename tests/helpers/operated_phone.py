@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from helpers.adb_servers import AdbServer
-from vlm_agent.devices.adb_daemon import Handset, PhoneServer
+from vlm_agent.simulator.adb_daemon import Handset, PhoneServer
 
 
 @dataclass

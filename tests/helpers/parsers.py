@@ -5,8 +5,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vlm_agent.acting.demonstrating.lines import touched_name
-from vlm_agent.acting.purchases import purchase_reason
 from vlm_agent.action_languages import LANGUAGES
 from vlm_agent.action_languages.coat import predicted_box, predicted_type
 from vlm_agent.action_languages.names import spoken_name
@@ -21,7 +19,8 @@ from vlm_agent.agents.llm.replies import read_object, read_plan, sendable
 from vlm_agent.agents.vision_tasker.reading import read_call, with_plain_punctuation
 from vlm_agent.annotation.annotator import clean_text, element_name
 from vlm_agent.annotation.check import check_planned_step
-from vlm_agent.console import neutral
+from vlm_agent.devices.acting.demonstrating.lines import touched_name
+from vlm_agent.devices.acting.purchases import purchase_reason
 from vlm_agent.devices.adb.apps import read_components, read_packages
 from vlm_agent.devices.adb.display import read_sizes
 from vlm_agent.devices.adb.elements import read_elements, read_field
@@ -30,6 +29,7 @@ from vlm_agent.devices.adb.touches.actions import read_rotation
 from vlm_agent.devices.adb.touches.events import Lines, read_event
 from vlm_agent.devices.adb.touches.panels import read_panels
 from vlm_agent.episodes import Action, Screen, Step, UiElement
+from vlm_agent.files.console import neutral
 from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.screens.describe import plain
 from vlm_agent.sentences.html import screen_html

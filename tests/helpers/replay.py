@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from vlm_agent.datasets.sources.traces import DONE, IN_DOUBT, read_trace
-from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.errors import DatasetError
+from vlm_agent.simulator import SimulatedPhone, sample_task
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from rich.console import Console
 
 from helpers.served_pages import served
 from vlm_agent.agents.scripted import ScriptedSettings
-from vlm_agent.viewing.asking import Asking
-from vlm_agent.viewing.server import ViewServer
+from vlm_agent.evaluation.viewing.asking import Asking
+from vlm_agent.evaluation.viewing.server import ViewServer
 
 
 def viewing(output: Path, asking: Asking | None = None) -> AbstractContextManager[ViewServer]:

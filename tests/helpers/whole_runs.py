@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 from helpers import tiny
 from helpers.cluster import soon
 from helpers.workplace import Workplace
-from vlm_agent.checked_json import read_checked
 from vlm_agent.cli import main
+from vlm_agent.files.checked_json import read_checked
 
 SECONDS = 300
 

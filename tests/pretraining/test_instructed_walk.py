@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
-from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.episodes import element_at
 from vlm_agent.pretraining.instructed_walk import LIST_SEPARATOR, next_step
 from vlm_agent.recipe.drawn import InstructedWalkRecipe
+from vlm_agent.simulator import SimulatedPhone
 
 TEXTS = ["red", "lamp", "42 Main Street", "Zoe"]
 

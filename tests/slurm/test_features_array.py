@@ -8,7 +8,7 @@ from helpers.cluster import soon
 from helpers.feature_shards import write_several
 
 from vlm_agent.cli import main
-from vlm_agent.datasets.simulate import simulate
+from vlm_agent.simulator.demonstrations import simulate
 
 SECONDS, TASKS = 180, 2
 SUBSETS = ("general", "google_apps", "install", "single")

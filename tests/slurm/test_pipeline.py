@@ -18,7 +18,7 @@ from helpers.whole_runs import (
 )
 from helpers.workplace import REPOSITORY
 
-from vlm_agent.datasets.simulate import simulate
+from vlm_agent.simulator.demonstrations import simulate
 
 STOPS = 1
 STEPS, ROWS_A_STEP = 4 + STOPS, 16

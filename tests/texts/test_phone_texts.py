@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from vlm_agent.datasets.simulate import phone_seed, subset_of
-from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.episodes import Screen, Step, UiElement
 from vlm_agent.models.run_layout import base_folder
+from vlm_agent.simulator import SimulatedPhone, sample_task
+from vlm_agent.simulator.demonstrations import phone_seed, subset_of
 from vlm_agent.texts.phone import _SAME_PLACE, MAX_CHARACTERS, MAX_PIECES, pieces, result_text, screen_text
 
 HOSTILE = (

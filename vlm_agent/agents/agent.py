@@ -9,9 +9,9 @@ from vlm_agent.action_languages import LanguageSettings, default_settings
 from vlm_agent.agents.lessons import Lesson
 from vlm_agent.episodes import Action, CoatTexts, Episode, PlanTexts, Screen, Step, recorded_screen
 from vlm_agent.errors import UserError
+from vlm_agent.files.threads import stoppable_pool
 from vlm_agent.sentences.thoughts import KnownTexts, known_texts
 from vlm_agent.settings import Section
-from vlm_agent.threads import stoppable_pool
 
 
 class NoAnswerError(UserError):

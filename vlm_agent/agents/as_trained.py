@@ -13,7 +13,7 @@ import numpy as np
 from vlm_agent.agents.agent import Turn, episode_of
 from vlm_agent.episodes import Screen
 from vlm_agent.errors import UserError
-from vlm_agent.png import encode_png
+from vlm_agent.files.png import encode_png
 from vlm_agent.sentences.image_sizes import ScreenRule
 from vlm_agent.sentences.messages import conversation
 from vlm_agent.sentences.trajectory import TrajectorySentences

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from vlm_agent.console import Progress
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
+from vlm_agent.files.console import Progress
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 
 import vlm_agent
 from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, QUARANTINED, USAGE, Parser
-from vlm_agent.console import plain_log, say
 from vlm_agent.errors import UserError
-from vlm_agent.installation import DOCS
+from vlm_agent.files.console import plain_log, say
+from vlm_agent.files.installation import DOCS
 
 __all__ = ["COMMANDS", "FAILED", "INTERRUPTED", "OK", "QUARANTINED", "USAGE", "main"]
 

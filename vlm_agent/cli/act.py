@@ -21,14 +21,14 @@ from vlm_agent.cli.agent_options import (
 )
 from vlm_agent.cli.keys import Keys
 from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, Commands, add_command, count, file_name
-from vlm_agent.console import make_console, quiet_libraries, stopped_by_signals
+from vlm_agent.files.console import make_console, quiet_libraries, stopped_by_signals
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from vlm_agent.acting.loop import Ending, ProposedStep
     from vlm_agent.datasets.sources.traces import Heading
     from vlm_agent.devices import Device, DeviceAddress, OpenedDevice
+    from vlm_agent.devices.acting.loop import Ending, ProposedStep
     from vlm_agent.episodes import Episode
 
 _DESCRIPTION = """\
@@ -86,13 +86,13 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     quiet_libraries()
 
-    from vlm_agent.acting.guard import Guard
-    from vlm_agent.acting.long_screens import long_screen
-    from vlm_agent.acting.loop import Limits, act
-    from vlm_agent.acting.read_elements import ReadElements
     from vlm_agent.agents.loading import load_agent, reported_spending
     from vlm_agent.agents.read_screens.reader import ScreenReader, in_words
     from vlm_agent.datasets.sources.trace_writer import TraceWriter
+    from vlm_agent.devices.acting.guard import Guard
+    from vlm_agent.devices.acting.long_screens import long_screen
+    from vlm_agent.devices.acting.loop import Limits, act
+    from vlm_agent.devices.acting.read_elements import ReadElements
 
     console, folder = make_console(), _folder(options)
     settings = chosen_agent(options).in_output(folder)

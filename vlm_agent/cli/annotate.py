@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vlm_agent.cli.agent_options import call_limits
 from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, port, refuse
-from vlm_agent.console import make_console
+from vlm_agent.files.console import make_console
 
 if TYPE_CHECKING:
     from vlm_agent.annotation.job import AnnotationSettings
@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
         return OK
     from vlm_agent.annotation.job import annotate
     from vlm_agent.annotation.prompts import TEMPLATES, PlanPrompts, Prompts
-    from vlm_agent.jobs import ArrayTask
+    from vlm_agent.files.jobs import ArrayTask
 
     folder = TEMPLATES if options.prompts is None else options.prompts
     annotate(

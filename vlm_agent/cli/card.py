@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from vlm_agent.cli.parser import OK, Commands, add_command
-from vlm_agent.console import make_console, quiet_libraries
+from vlm_agent.files.console import make_console, quiet_libraries
 
 _DESCRIPTION = """\
 `train` and `merge` write the model card, README.md and model/README.md. `evaluate` writes to its own output only; this

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from vlm_agent.cli.agent_options import add_elements_option, chosen_readers
 from vlm_agent.cli.parser import OK, Commands, add_command, count, file_name
-from vlm_agent.console import make_console
+from vlm_agent.files.console import make_console
 
 if TYPE_CHECKING:
     from vlm_agent.cli.check import Earlier

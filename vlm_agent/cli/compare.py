@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli.parser import OK, Commands, add_command, shipped_file
-from vlm_agent.console import make_console, say
+from vlm_agent.files.console import make_console, say
 
 if TYPE_CHECKING:
     from vlm_agent.cli.check import Earlier
-    from vlm_agent.comparison.stages import Stages
+    from vlm_agent.evaluation.comparison.stages import Stages
 
 _DESCRIPTION = """\
 Reads a comparison file (eval/comparisons/*.yaml): agents, one benchmark, online tasks, seeds. Trains the agents that
@@ -63,10 +63,10 @@ def _check(options: argparse.Namespace) -> None:
 
 def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
     from vlm_agent.cli.check import problems_of
-    from vlm_agent.comparison import plan
-    from vlm_agent.comparison.records import Records
-    from vlm_agent.comparison.settings import ComparisonError
     from vlm_agent.datasets.shards.dataset import read_manifest
+    from vlm_agent.evaluation.comparison import plan
+    from vlm_agent.evaluation.comparison.records import Records
+    from vlm_agent.evaluation.comparison.settings import ComparisonError
 
     stages = _stages(options)
     plan.verify(stages)
@@ -80,8 +80,8 @@ def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from vlm_agent.comparison.run import compare, listing, report, run_stage
     from vlm_agent.errors import Stopped
+    from vlm_agent.evaluation.comparison.run import compare, listing, report, run_stage
 
     stages = _stages(options)
     if options.list_stages:
@@ -98,8 +98,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _stages(options: argparse.Namespace) -> "Stages":
-    from vlm_agent.comparison.settings import Endpoint, read_comparison
-    from vlm_agent.comparison.stages import Layout, Stages
+    from vlm_agent.evaluation.comparison.settings import Endpoint, read_comparison
+    from vlm_agent.evaluation.comparison.stages import Layout, Stages
 
     overrides = {} if options.seeds is None else {"seeds": options.seeds}
     endpoint = None if options.endpoint is None else Endpoint(options.endpoint, options.model)

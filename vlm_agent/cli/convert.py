@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli.parser import FAILED, OK, QUARANTINED, Commands, accept_only, add_command, check_part, count, refuse
-from vlm_agent.console import make_console
+from vlm_agent.files.console import make_console
 
 if TYPE_CHECKING:
     from vlm_agent.cli.check import Earlier
@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
     from vlm_agent.datasets.convert import convert, finish
     from vlm_agent.datasets.convert.workers import leave_pandas_out
     from vlm_agent.datasets.shards.images import ScreenFormat
-    from vlm_agent.jobs import ArrayTask
+    from vlm_agent.files.jobs import ArrayTask
 
     if options.is_program:
         leave_pandas_out()

@@ -22,6 +22,6 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from vlm_agent.demo import run_demo
+    from vlm_agent.cli.demo_stages import run_demo
 
     return run_demo(options.output, options.quick)

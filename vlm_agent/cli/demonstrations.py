@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli.parser import OK, Commands, add_command, count
-from vlm_agent.console import make_console, new_table
+from vlm_agent.files.console import make_console, new_table
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -16,7 +16,7 @@ from vlm_agent.cli.agent_options import (
     run_of_agent,
 )
 from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, refuse, shipped_file, size
-from vlm_agent.console import make_console, quiet_libraries
+from vlm_agent.files.console import make_console, quiet_libraries
 
 if TYPE_CHECKING:
     from vlm_agent.agents import AgentSettings
@@ -174,7 +174,7 @@ def run(options: argparse.Namespace) -> int:
         return _run_online(options)
 
     from vlm_agent.evaluation.offline.run import evaluate, finish
-    from vlm_agent.jobs import ArrayTask
+    from vlm_agent.files.jobs import ArrayTask
 
     if options.finish:
         finish(options.output, make_console())

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from vlm_agent.cli.inspect_screen import SCREEN_OPTIONS, add_options, inspect_screen
 from vlm_agent.cli.inspect_trace import inspect_trace
 from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, count, file_name, refuse, shipped_file
-from vlm_agent.console import make_console, quiet_libraries
 from vlm_agent.errors import UserError
+from vlm_agent.files.console import make_console, quiet_libraries
 
 if TYPE_CHECKING:
     from vlm_agent.datasets.shards.columns import Columns

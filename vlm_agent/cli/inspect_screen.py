@@ -3,8 +3,8 @@
 import argparse
 
 from vlm_agent.cli.parser import OK
-from vlm_agent.console import make_console, new_table, quiet_libraries
 from vlm_agent.files import atomic_write
+from vlm_agent.files.console import make_console, new_table, quiet_libraries
 
 SCREEN_OPTIONS = ("words", "widgets", "icons")
 

@@ -3,7 +3,7 @@
 import argparse
 
 from vlm_agent.cli.parser import OK
-from vlm_agent.console import make_console, new_table
+from vlm_agent.files.console import make_console, new_table
 
 
 def inspect_trace(options: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.files import read_lock
-from vlm_agent.jobs import Job
+from vlm_agent.files.jobs import Job
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def _of_online(folder: Path) -> Progress:
 
 
 def _of_comparison(folder: Path) -> Progress:
-    from vlm_agent.comparison.records import read_progress
+    from vlm_agent.evaluation.comparison.records import read_progress
 
     done, failed, total = read_progress(folder)
     return Progress("stages", tuple(done), total, failed=tuple(failed))

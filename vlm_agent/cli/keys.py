@@ -6,7 +6,7 @@ import sys
 import termios
 import tty
 
-from vlm_agent.console import say
+from vlm_agent.files.console import say
 
 
 class Keys:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from vlm_agent.console import neutral
+from vlm_agent.files.console import neutral
 
 OK, FAILED, USAGE, QUARANTINED, INTERRUPTED = 0, 1, 2, 3, 130
 """`USAGE` is argparse's own status for wrong arguments."""

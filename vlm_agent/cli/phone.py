@@ -6,7 +6,7 @@ import threading
 from contextlib import suppress
 
 from vlm_agent.cli.parser import OK, Commands, add_command, port, refuse, size
-from vlm_agent.console import say
+from vlm_agent.files.console import say
 
 _DESCRIPTION = """\
 Serves the phone on this machine only, until Ctrl-C:
@@ -41,8 +41,8 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from vlm_agent.devices.adb_daemon import Handset, PhoneServer
-    from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
+    from vlm_agent.simulator import SimulatedPhone, sample_task
+    from vlm_agent.simulator.adb_daemon import Handset, PhoneServer
 
     task = None if options.task is None else sample_task(*options.task)
     phone = SimulatedPhone(options.seed if task is None else task.seed, options.size)

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from vlm_agent.cli.parser import OK, Commands, add_command, refuse
-from vlm_agent.console import say
+from vlm_agent.files.console import say
 
 
 def add(commands: Commands) -> None:

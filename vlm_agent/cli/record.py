@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from vlm_agent.cli.agent_options import add_elements_option
 from vlm_agent.cli.parser import FAILED, OK, Commands, add_command, port, refuse
-from vlm_agent.console import make_console, stopped_by_signals
+from vlm_agent.files.console import make_console, stopped_by_signals
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from vlm_agent.acting.demonstrating.lines import Lines
-    from vlm_agent.acting.demonstrating.observed import Observed
+    from vlm_agent.devices.acting.demonstrating.lines import Lines
+    from vlm_agent.devices.acting.demonstrating.observed import Observed
 
 _DESCRIPTION = """\
 Do the task on the phone, then press Enter or Ctrl-C here. The touches become lines such as "tap 'Settings'":
@@ -52,9 +52,9 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from vlm_agent.acting.demonstrating.lines import lines_of
-    from vlm_agent.acting.demonstrating.observed import with_read_elements
     from vlm_agent.agents.llm.demonstrations import Demonstrations
+    from vlm_agent.devices.acting.demonstrating.lines import lines_of
+    from vlm_agent.devices.acting.demonstrating.observed import with_read_elements
 
     console, store = make_console(), Demonstrations(options.output)
     store.all()  # a file that is not a store is reported before anything is shown
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    from vlm_agent.acting.demonstrating.recorders import RECORDERS
+    from vlm_agent.devices.acting.demonstrating.recorders import RECORDERS
 
     error = options.parser.error
     if options.goal is not None and (not options.goal.strip() or not options.goal.isprintable()):
@@ -88,7 +88,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _of_trace(options: argparse.Namespace, console: "Console") -> "tuple[str, Observed]":
-    from vlm_agent.acting.demonstrating.traced import of_trace
+    from vlm_agent.devices.acting.demonstrating.traced import of_trace
 
     trace, observed = of_trace(options.trace, options.elements == "read")
     unknown = "The trace does not state whether its goal was reached. " if trace.heading.reached is None else ""
@@ -97,8 +97,8 @@ def _of_trace(options: argparse.Namespace, console: "Console") -> "tuple[str, Ob
 
 
 def _of_device(options: argparse.Namespace, console: "Console") -> "tuple[str, Observed]":
-    from vlm_agent.acting.demonstrating.recorders import Watching, recorder_of
     from vlm_agent.devices import device_address
+    from vlm_agent.devices.acting.demonstrating.recorders import Watching, recorder_of
 
     address, recorder = device_address(options.device), recorder_of(options.device)
     if options.goal is None and not address.has_task:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from vlm_agent.cli.foreign_options import add_foreign_options, check_foreign_options, foreign_options
 from vlm_agent.cli.parser import OK, Commands, add_command, count, file_name, refuse
-from vlm_agent.console import make_console
 from vlm_agent.errors import DatasetError
+from vlm_agent.files.console import make_console
 
 if TYPE_CHECKING:
     from rich.console import Console

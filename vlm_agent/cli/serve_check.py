@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from vlm_agent.cli.agent_options import add_places, places
 from vlm_agent.cli.parser import FAILED, OK, Commands, add_command, count
-from vlm_agent.console import make_console, quiet_libraries
 from vlm_agent.errors import UserError
+from vlm_agent.files.console import make_console, quiet_libraries
 
 if TYPE_CHECKING:
     from vlm_agent.episodes import Episode

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from vlm_agent.cli.parser import OK, Commands, add_command, count, size
-from vlm_agent.console import make_console
+from vlm_agent.files.console import make_console
 
 
 def add(commands: Commands) -> None:
@@ -38,7 +38,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from vlm_agent.datasets.simulate import SIZE, simulate
+    from vlm_agent.simulator.demonstrations import SIZE, simulate
 
     simulate(
         options.output,

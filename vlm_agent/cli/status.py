@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli.parser import OK, Commands, add_command
-from vlm_agent.console import clock_time, make_console
+from vlm_agent.files.console import clock_time, make_console
 
 if TYPE_CHECKING:
     from vlm_agent.cli.job_status import Progress

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from vlm_agent.cli.parser import OK, Commands, add_command, refuse, shipped_file, without_garbage_collection
-from vlm_agent.console import make_console, quiet_libraries
+from vlm_agent.files.console import make_console, quiet_libraries
 
 if TYPE_CHECKING:
     from rich.console import Console

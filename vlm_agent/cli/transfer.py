@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 
 from vlm_agent.cli.parser import OK, Commands, add_command
-from vlm_agent.console import make_console
 from vlm_agent.errors import UserError
+from vlm_agent.files.console import make_console
 
 _DESCRIPTION = """\
 Reads the evaluation folders of several models and scores their predictions again, by the same scorers on the same

@@ -4,13 +4,14 @@ from vlm_agent.devices.adb.opening import ADB
 from vlm_agent.devices.browser.opening import BROWSER
 from vlm_agent.devices.device import Device, DeviceAddress, DeviceKind, DeviceTask, OpenedDevice
 from vlm_agent.devices.errors import DeviceError
-from vlm_agent.devices.simulated_phone.opening import SIMULATED
-from vlm_agent.registry import Registry
+from vlm_agent.settings.registry import Registry
 
 __all__ = ["DEVICES", "Device", "DeviceAddress", "DeviceKind", "DeviceTask", "OpenedDevice", "device_address"]
 
 DEVICES: Registry[DeviceKind] = Registry(
-    "vlm_agent.devices", {"adb": ADB, "simulated": SIMULATED, "browser": BROWSER}, instance_of=DeviceKind
+    "vlm_agent.devices",
+    {"adb": ADB, "simulated": "vlm_agent.simulator.opening:SIMULATED", "browser": BROWSER},
+    instance_of=DeviceKind,
 )
 """Kind → how the command line opens such a device. The kind is the part of an address before its first colon."""
 

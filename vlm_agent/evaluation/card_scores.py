@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from vlm_agent.agents.controls import CONTROLS
-from vlm_agent.checked_json import parsing, read_checked
 from vlm_agent.datasets.shards.dataset import MANIFEST, manifest_digest, read_manifest, title_of
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.card_command import offline_command, online_command
@@ -15,6 +14,7 @@ from vlm_agent.evaluation.offline.trained_on import trained_on_fact
 from vlm_agent.evaluation.online.evaluate import ONLINE
 from vlm_agent.evaluation.scoring.dialects import SCORERS
 from vlm_agent.evaluation.scoring.metrics import OVERALL
+from vlm_agent.files.checked_json import parsing, read_checked
 from vlm_agent.models.card.scores import Scores, Share
 from vlm_agent.models.run_layout import checked
 

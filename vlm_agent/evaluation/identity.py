@@ -8,8 +8,8 @@ from vlm_agent.agents import AgentSettings
 from vlm_agent.agents.agent import GREY_PIXELS
 from vlm_agent.agents.read_screens.reader import in_words, readers_identity, readers_of
 from vlm_agent.errors import DatasetError
-from vlm_agent.jobs import differences
-from vlm_agent.pages import words
+from vlm_agent.files.jobs import differences
+from vlm_agent.files.pages import words
 from vlm_agent.screens.understand import Readers
 
 READ_ELEMENTS = "elements_read_by"

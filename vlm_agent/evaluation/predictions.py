@@ -15,7 +15,7 @@ from vlm_agent.agents import Usage
 from vlm_agent.episodes import Action, Episode, UiElement
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
-from vlm_agent.parquet import ParquetReader, ParquetWriter, check_columns, open_parquet
+from vlm_agent.files.parquet import ParquetReader, ParquetWriter, check_columns, open_parquet
 
 SCHEMA_VERSION = "4"
 REMEDY = "move it away and run its evaluate command again, or pass the predictions.parquet of another one"

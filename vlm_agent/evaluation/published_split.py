@@ -10,9 +10,9 @@ from typing import Annotated, Any, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.datasets.simulate import is_simulated
 from vlm_agent.datasets.sources.registry import SOURCES
 from vlm_agent.settings import Section
+from vlm_agent.simulator.demonstrations import is_simulated
 
 
 def is_published_data(dataset: ShardDataset) -> bool:

@@ -2,8 +2,8 @@
 
 import logging
 
-import vlm_agent.torch_operators  # noqa: F401 (before torchvision, which transformers, peft and timm import)
-from vlm_agent.console import hide_loading_bars
+import vlm_agent.files.torch_operators  # noqa: F401 (before torchvision, which transformers, peft and timm import)
+from vlm_agent.files.console import hide_loading_bars
 
 hide_loading_bars()
 

@@ -14,6 +14,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from vlm_agent.action_languages import ActionLanguage, LanguageVocabulary
 from vlm_agent.errors import CheckpointError
+from vlm_agent.files.weight_files import check_folder
 from vlm_agent.models.cost import CostModel
 from vlm_agent.models.decoding import Decoder
 from vlm_agent.models.pretrained import (
@@ -29,7 +30,6 @@ from vlm_agent.models.pretrained import (
 from vlm_agent.models.weights import parts_of
 from vlm_agent.models.weights.adapters import without_adapter
 from vlm_agent.recipe.model import ModelRecipe, Source
-from vlm_agent.registry import Registry
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import ScreenRule
 from vlm_agent.sentences.templates import ChatTemplate
@@ -37,7 +37,7 @@ from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.thoughts.lines import NO_THOUGHTS
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import Past
-from vlm_agent.weight_files import check_folder
+from vlm_agent.settings.registry import Registry
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from transformers import (
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from vlm_agent.errors import CheckpointError
-from vlm_agent.installation import install_line
+from vlm_agent.files.installation import install_line
+from vlm_agent.files.weight_files import check_file, check_folder, refuse_missing_folder
 from vlm_agent.models.hub import settle_connection
 from vlm_agent.recipe.model import Source
-from vlm_agent.weight_files import check_file, check_folder, refuse_missing_folder
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 

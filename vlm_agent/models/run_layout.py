@@ -23,10 +23,10 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from vlm_agent.checked_json import parsing, read_checked
 from vlm_agent.errors import CheckpointError
+from vlm_agent.files.checked_json import parsing, read_checked
+from vlm_agent.files.weight_files import check_file
 from vlm_agent.models.weights.adapters import ADAPTER_WEIGHTS
-from vlm_agent.weight_files import check_file
 
 MODEL_FOLDER = "model"
 BASE_FOLDER = "base"

@@ -2,13 +2,13 @@
 
 import random
 
-from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas
-from vlm_agent.devices.simulated_phone.drawing.glyphs import GLYPHS
-from vlm_agent.devices.simulated_phone.drawing.theme import mix
-from vlm_agent.devices.simulated_phone.drawing.widgets import switch
-from vlm_agent.devices.simulated_phone.styles import any_colour, sample_style
-from vlm_agent.devices.simulated_phone.words import APPS, STORE_APPS
 from vlm_agent.recipe.drawn import CollageRecipe
+from vlm_agent.simulator.drawing.canvas import Canvas
+from vlm_agent.simulator.drawing.glyphs import GLYPHS
+from vlm_agent.simulator.drawing.theme import mix
+from vlm_agent.simulator.drawing.widgets import switch
+from vlm_agent.simulator.styles import any_colour, sample_style
+from vlm_agent.simulator.words import APPS, STORE_APPS
 
 FEWEST, MOST = 8, 24
 _COLUMNS = 3

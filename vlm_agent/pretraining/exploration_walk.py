@@ -7,10 +7,6 @@ import random
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
 
-from vlm_agent.devices.simulated_phone.apps.shop import product_names
-from vlm_agent.devices.simulated_phone.expert import jittered_swipe, jittered_tap
-from vlm_agent.devices.simulated_phone.phone import SimulatedPhone, random_popup
-from vlm_agent.devices.simulated_phone.words import CITIES, LABELS, NAMES, SHOPS, SITES, STORE_APPS, TOPICS
 from vlm_agent.episodes import Action, Episode, Step
 from vlm_agent.pretraining.instructed_walk import (
     EMPTY_FIELD,
@@ -25,6 +21,10 @@ from vlm_agent.pretraining.instructed_walk import (
     typed_text,
 )
 from vlm_agent.recipe.drawn import DrawnRecipe, ExplorationWalkRecipe
+from vlm_agent.simulator.apps.shop import product_names
+from vlm_agent.simulator.expert import jittered_swipe, jittered_tap
+from vlm_agent.simulator.phone import SimulatedPhone, random_popup
+from vlm_agent.simulator.words import CITIES, LABELS, NAMES, SHOPS, SITES, STORE_APPS, TOPICS
 
 _BACK_ICON = "ICON_ARROW_BACKWARD"
 _SIDEWAYS = ("left", "right")

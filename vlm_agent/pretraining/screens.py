@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vlm_agent.devices.simulated_phone import SimulatedPhone
-from vlm_agent.devices.simulated_phone.drawing.glyphs import GLYPHS
-from vlm_agent.devices.simulated_phone.drawing.icons import element_type
-from vlm_agent.devices.simulated_phone.phone import random_popup
-from vlm_agent.devices.simulated_phone.styles import SIZES, sample_style
 from vlm_agent.episodes import Action, Step, UiElement
 from vlm_agent.pretraining.collage import collage
 from vlm_agent.pretraining.words import COMMON_WORDS, any_word, phone_words, train_goals
 from vlm_agent.recipe.drawn import DrawnRecipe, DrawnScreenRecipe, RandomWalkRecipe
+from vlm_agent.simulator import SimulatedPhone
+from vlm_agent.simulator.drawing.glyphs import GLYPHS
+from vlm_agent.simulator.drawing.icons import element_type
+from vlm_agent.simulator.phone import random_popup
+from vlm_agent.simulator.styles import SIZES, sample_style
 
 _COLLAGE_WORDS, _WALK_WORDS = 60, 20
 _VOCABULARY_SCREENS = 100

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from functools import cache
 from itertools import chain
 
-from vlm_agent.devices.simulated_phone import SPLITS, SUBSETS, words
-from vlm_agent.devices.simulated_phone.tasks import sample_task
 from vlm_agent.episodes import UiElement
 from vlm_agent.recipe.drawn import WordRecipe
+from vlm_agent.simulator import SPLITS, SUBSETS, words
+from vlm_agent.simulator.tasks import sample_task
 
 _TRAIN_GOALS = 4000
 

@@ -8,7 +8,7 @@ import difflib
 import json
 from pathlib import Path
 
-from vlm_agent.installation import ROOT
+from vlm_agent.files.installation import ROOT
 
 FOLDERS = {
     "recipes": "*.yaml",

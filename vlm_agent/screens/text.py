@@ -18,9 +18,9 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.errors import DatasetError, UserError
-from vlm_agent.installation import install_line
+from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files.installation import install_line
 from vlm_agent.screens.layout import reading_order
 from vlm_agent.screens.seen import Box, Text, TextReader
 from vlm_agent.settings import Section

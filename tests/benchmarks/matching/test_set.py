@@ -8,7 +8,7 @@ import pyarrow as pa
 from matching.made_steps import BOXES, make_arrays
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.evaluation.predictions import BOX, POINT, SCHEMA, WRITING
-from vlm_agent.parquet import ParquetWriter
+from vlm_agent.files.parquet import ParquetWriter
 
 _AT_ONCE = 4096
 _MEAN_ELEMENTS = 28

@@ -8,7 +8,7 @@ from ablation.figures import OfSeeds, controls_of, mean_with_interval, paired, r
 from ablation.runs import Run, command
 
 from planning_arms.arms import D_POT, FAMILIES, TABLES
-from vlm_agent.comparison.evaluated import read_metrics
+from vlm_agent.evaluation.comparison.evaluated import read_metrics
 from vlm_agent.evaluation.offline.run import AGENT, CEILING, METRICS, MOST_FREQUENT, NEAREST_ELEMENT
 from vlm_agent.models.weights.precision import has_bf16
 

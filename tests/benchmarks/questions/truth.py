@@ -6,10 +6,10 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
-from vlm_agent.datasets.simulate import phone_seed, subset_of
-from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
-from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas, Target
 from vlm_agent.episodes import UiElement, Widget
+from vlm_agent.simulator import SimulatedPhone, sample_task
+from vlm_agent.simulator.demonstrations import phone_seed, subset_of
+from vlm_agent.simulator.drawing.canvas import Canvas, Target
 
 Point = tuple[float, float]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from shipped_weights.screens.collages import widget_collage
+from shipped_weights.screens.samples import SIZES, SampleSettings, phone_screen
 from vlm_agent.devices.browser.chromium import find_chromium
 from vlm_agent.devices.browser.phone import BrowserPhone
-from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas
 from vlm_agent.episodes import Action, Widget
 from vlm_agent.screens.seen import Box
-from vlm_agent.screens.training.collages import widget_collage
-from vlm_agent.screens.training.samples import SIZES, SampleSettings, phone_screen
+from vlm_agent.simulator.drawing.canvas import Canvas
 
 
 @dataclass(frozen=True)

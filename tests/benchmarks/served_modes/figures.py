@@ -9,9 +9,9 @@ from ablation.tables import show_rows
 
 from served_modes.modes import D_POT, MODES, REACT
 from served_modes.server_log import request_seconds
-from vlm_agent.comparison.evaluated import read_metrics, read_online
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.sources.aitw import SUBSETS
+from vlm_agent.evaluation.comparison.evaluated import read_metrics, read_online
 from vlm_agent.evaluation.identity import AGENT
 from vlm_agent.evaluation.offline.baselines import constant_predictions, most_frequent_action
 from vlm_agent.evaluation.offline.run import MOST_FREQUENT, NEAREST_ELEMENT

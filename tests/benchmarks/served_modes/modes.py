@@ -11,8 +11,8 @@ from ablation.runs import ROOT, recipe_digest
 from planner_chats import REACT
 
 from vlm_agent.agents.dynamic_planning.prompts import EXAMPLES, PROMPTS
-from vlm_agent.comparison.settings import SERVED, Comparison, Contestant
-from vlm_agent.comparison.stages import OFFLINE, ONLINE, TRAIN, Layout, Stage, Stages
+from vlm_agent.evaluation.comparison.settings import SERVED, Comparison, Contestant
+from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, TRAIN, Layout, Stage, Stages
 from vlm_agent.files import sha256_of
 
 RECIPE = ROOT / "recipes/comparison/text_chats_tiny.yaml"

@@ -1,4 +1,4 @@
-"""The requests of a server's log (`vlm_agent.serving`): when each was received, and when it was answered."""
+"""The requests of a server's log (`vlm_agent.models.serving`): when each was received, and when it was answered."""
 
 import re
 from datetime import datetime

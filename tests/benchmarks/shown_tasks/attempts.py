@@ -14,17 +14,17 @@ from pathlib import Path
 from rich.console import Console
 
 from shown_tasks.phones import Phones, Start
-from vlm_agent.acting.demonstrating.lines import lines_of
-from vlm_agent.acting.demonstrating.traced import of_trace
-from vlm_agent.acting.guard import Guard
-from vlm_agent.acting.loop import Limits, act
 from vlm_agent.agents import Agent
-from vlm_agent.console import Progress
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading
-from vlm_agent.devices.simulated_phone.expert import MAX_STEPS
+from vlm_agent.devices.acting.demonstrating.lines import lines_of
+from vlm_agent.devices.acting.demonstrating.traced import of_trace
+from vlm_agent.devices.acting.guard import Guard
+from vlm_agent.devices.acting.loop import Limits, act
 from vlm_agent.evaluation.online.runs import allowed_steps
 from vlm_agent.files import read_json, write_json
+from vlm_agent.files.console import Progress
+from vlm_agent.simulator.expert import MAX_STEPS
 
 EXPERT = "expert"
 RESULT = "result.json"

@@ -16,14 +16,14 @@ from rich.console import Console
 
 from shown_tasks.attempts import EXPERT, Attempt, Player, run_attempts
 from shown_tasks.settings import SettingsPhones, seeds_of
-from vlm_agent.acting.demonstrating.lines import lines_of
-from vlm_agent.acting.demonstrating.traced import of_episode
 from vlm_agent.agents.llm.demonstrations import Demonstrations
-from vlm_agent.console import Progress
 from vlm_agent.datasets.shards.dataset import MANIFEST
-from vlm_agent.datasets.simulate import SIZE, phone_seed, subset_of
-from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
+from vlm_agent.devices.acting.demonstrating.lines import lines_of
+from vlm_agent.devices.acting.demonstrating.traced import of_episode
 from vlm_agent.episodes import Episode
+from vlm_agent.files.console import Progress
+from vlm_agent.simulator import SimulatedPhone, sample_task
+from vlm_agent.simulator.demonstrations import SIZE, phone_seed, subset_of
 from vlm_agent.training.run_folder.layout import FINISHED
 
 RECIPE = ROOT / "recipes/comparison/text_chats_tiny.yaml"

@@ -11,11 +11,11 @@ from typing import Protocol
 
 from vlm_agent.agents import Agent
 from vlm_agent.agents.scripted import ScriptedAgent
-from vlm_agent.datasets.simulate import SIZE
 from vlm_agent.devices import Device
-from vlm_agent.devices.simulated_phone import SimulatedPhone
-from vlm_agent.devices.simulated_phone.drawing.theme import Theme, sample_theme
 from vlm_agent.evaluation.online.tasks import address_of, online_tasks
+from vlm_agent.simulator import SimulatedPhone
+from vlm_agent.simulator.demonstrations import SIZE
+from vlm_agent.simulator.drawing.theme import Theme, sample_theme
 
 PAD = (520, 312)
 """(height, width) of a pad with the proportions of the paper's 2000x1200, on which three quarters of the rows fit."""

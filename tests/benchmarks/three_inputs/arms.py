@@ -14,13 +14,13 @@ from questions.views import View, in_html, in_words
 
 from three_inputs.data import SIZE, make_chats, make_data, read_texts, readers_of
 from vlm_agent.agents.vision_tasker.prompts import PROMPTS
-from vlm_agent.comparison.evaluated import read_online
 from vlm_agent.errors import UserError
+from vlm_agent.evaluation.comparison.evaluated import read_online
 from vlm_agent.files import atomic_write, sha256_of
+from vlm_agent.models.serving import served_model
 from vlm_agent.recipe.yaml_file import read_mapping
 from vlm_agent.screens.seen import Understood
 from vlm_agent.screens.understand import Readers
-from vlm_agent.serving import served_model
 from vlm_agent.training.run_folder.layout import FINISHED
 
 RECIPE = ROOT / "recipes/comparison/text_chats_tiny.yaml"

@@ -7,11 +7,11 @@ from pathlib import Path
 from ablation.data import make_shards
 from ablation.runs import command
 
-from vlm_agent.console import Progress, make_console
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.datasets.simulate import simulate
+from vlm_agent.files.console import Progress, make_console
 from vlm_agent.screens.text import RapidOcrSettings
 from vlm_agent.screens.understand import Readers
+from vlm_agent.simulator.demonstrations import simulate
 
 SIZE = (896, 416)
 """Of a screen: at half of it texts are 8 pixels high, which no OCR reads."""

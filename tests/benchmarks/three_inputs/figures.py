@@ -17,12 +17,12 @@ from transformers import AutoTokenizer
 
 from three_inputs.arms import INPUTS
 from three_inputs.data import SIZE
-from vlm_agent.console import Progress, make_console
-from vlm_agent.datasets.simulate import phone_seed
 from vlm_agent.evaluation.offline.run import AGENT
 from vlm_agent.evaluation.predictions import read_predictions
 from vlm_agent.evaluation.scoring.measures import interval, resampled
+from vlm_agent.files.console import Progress, make_console
 from vlm_agent.screens.understand import Readers, understand
+from vlm_agent.simulator.demonstrations import phone_seed
 
 NEXT = "next element"
 SCORES = {

@@ -15,7 +15,7 @@ STEPS = 8
 def write_episodes(folder: Path, count: int, size: tuple[int, int], steps: int = STEPS) -> list[str]:
     """Writes `count` episodes of exactly `steps` steps, truncating longer ones; returns their texts for a tokenizer."""
     from vlm_agent.action_languages.binned import BinnedLanguage
-    from vlm_agent.datasets.simulate import simulate_episode
+    from vlm_agent.simulator.demonstrations import simulate_episode
 
     every = (simulate_episode(seed, "train", size)[0] for seed in itertools.count())
     chosen = list(itertools.islice((episode for episode in every if len(episode) >= steps), count))

@@ -10,7 +10,7 @@ from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.cli.status import _ranges
 from vlm_agent.datasets.convert import convert, finish
 from vlm_agent.datasets.convert.status import _eta
-from vlm_agent.jobs import ArrayTask
+from vlm_agent.files.jobs import ArrayTask
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from helpers.conversions import CLI, command, converted, tree, write_files
 from vlm_agent.cli import FAILED, OK, QUARANTINED, USAGE, main
 from vlm_agent.datasets.convert import convert, finish
 from vlm_agent.errors import DatasetError
-from vlm_agent.jobs import ArrayTask
+from vlm_agent.files.jobs import ArrayTask
 
 FILES = "ab cd ea f g"
 """The third of five files has an episode of the first."""

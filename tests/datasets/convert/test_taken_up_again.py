@@ -9,12 +9,12 @@ import pytest
 from helpers.conversions import command, converted, tree, write_files
 from helpers.made_episodes import made_episode
 
-from vlm_agent.checked_json import read_checked
 from vlm_agent.cli import FAILED, OK, QUARANTINED, main
 from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.convert.plan import job
 from vlm_agent.datasets.sources.aitw import write_episodes
 from vlm_agent.errors import DatasetError
+from vlm_agent.files.checked_json import read_checked
 
 
 def _arguments(source, output, *more):

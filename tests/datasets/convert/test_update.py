@@ -18,7 +18,7 @@ from vlm_agent.datasets.convert.summary import missing_files
 from vlm_agent.datasets.shards import dataset
 from vlm_agent.datasets.sources.aitw import write_episodes
 from vlm_agent.errors import DatasetError
-from vlm_agent.jobs import ArrayTask
+from vlm_agent.files.jobs import ArrayTask
 
 FIRST, SECOND, THIRD = (f"general-0000{number}-of-00003" for number in range(3))
 

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.made_episodes import assert_same_episode, made_episode
 
-from vlm_agent.checked_json import read_checked
 from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.shards.columns import read_columns
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset, ShardWriter, write_manifest
@@ -19,6 +18,7 @@ from vlm_agent.datasets.sources.aitw import write_episodes
 from vlm_agent.episodes import Action, Episode, PlanTexts, Step, without_pixels
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import write_json
+from vlm_agent.files.checked_json import read_checked
 
 PLAIN = made_episode("1"), made_episode("2")
 NEW_KINDS = made_episode(

@@ -19,7 +19,7 @@ from vlm_agent.datasets.sources.aitz import SOURCE, is_data, read_steps, split_o
 from vlm_agent.datasets.sources.checks import MAX_SIDE
 from vlm_agent.episodes import CoatTexts, Episode
 from vlm_agent.errors import DatasetError
-from vlm_agent.png import encode_png
+from vlm_agent.files.png import encode_png
 
 NAME = "GENERAL-7.json"
 SIZE = (50, 20)

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vlm_agent.acting.guard import Guard
-from vlm_agent.acting.loop import Limits, act
 from vlm_agent.agents.scripted import ScriptedAgent
-from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading, TraceStep, read_trace
+from vlm_agent.devices.acting.guard import Guard
+from vlm_agent.devices.acting.loop import Limits, act
 from vlm_agent.devices.errors import RefusedError
 from vlm_agent.episodes import Action, UiElement
+from vlm_agent.files.checked_json import read_checked, write_checked
 from vlm_agent.texts.secrets import MASK
 
 PASSWORD, CARD = 'Tr0ub4dor&"3', "4111 1111 1111 1111"

@@ -9,11 +9,11 @@ from helpers.prepared_agent import Prepared
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.cli import FAILED, OK, act, main
 from vlm_agent.datasets.sources.traces import read_steps, read_trace
-from vlm_agent.devices.adb_daemon import Handset, PhoneServer
-from vlm_agent.devices.adb_daemon.shell.session import Result
-from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.episodes import Action
-from vlm_agent.png import encode_png
+from vlm_agent.files.png import encode_png
+from vlm_agent.simulator import SimulatedPhone, sample_task
+from vlm_agent.simulator.adb_daemon import Handset, PhoneServer
+from vlm_agent.simulator.adb_daemon.shell.session import Result
 
 
 def phone_at(task):

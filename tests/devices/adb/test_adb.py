@@ -11,13 +11,13 @@ from vlm_agent.devices.adb import phone as adb_phone
 from vlm_agent.devices.adb.apps import find_component, read_components
 from vlm_agent.devices.adb.commands import command_line, type_by_keys
 from vlm_agent.devices.adb.phone import AdbPhone
-from vlm_agent.devices.adb_daemon import Handset, PhoneServer
-from vlm_agent.devices.adb_daemon.handset import USUAL_KEYBOARD
-from vlm_agent.devices.adb_daemon.shell.session import Result, failure
 from vlm_agent.devices.android import UNICODE_KEYBOARD
 from vlm_agent.devices.errors import RefusedError, UnknownAppError, UntypableTextError
-from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.episodes import Action
+from vlm_agent.simulator import SimulatedPhone, sample_task
+from vlm_agent.simulator.adb_daemon import Handset, PhoneServer
+from vlm_agent.simulator.adb_daemon.handset import USUAL_KEYBOARD
+from vlm_agent.simulator.adb_daemon.shell.session import Result, failure
 
 SIZE = (400, 190)
 QUICK = {"settle_interval": 0.0, "patience": 5.0}

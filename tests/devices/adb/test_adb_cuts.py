@@ -6,10 +6,10 @@ from helpers.adb_servers import MISSING, PROGRAMS, AdbServer
 from helpers.cutting_proxy import CuttingProxy
 
 from vlm_agent.devices.adb.phone import AdbPhone
-from vlm_agent.devices.adb_daemon import Handset, PhoneServer
 from vlm_agent.devices.errors import ActionInDoubtError, DeviceLostError
-from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.episodes import Action
+from vlm_agent.simulator import SimulatedPhone
+from vlm_agent.simulator.adb_daemon import Handset, PhoneServer
 
 STEPS = {"debian": 500, "adbutils": 100}
 PACKETS_TO_A_CUT = 100

@@ -7,8 +7,8 @@ import pytest
 from vlm_agent.devices.adb import link
 from vlm_agent.devices.adb.elements import COMMANDS, LONGEST_TEXT, MAX_ELEMENTS, read_elements
 from vlm_agent.devices.adb.phone import AdbPhone
-from vlm_agent.devices.adb_daemon import files
-from vlm_agent.devices.adb_daemon.shell.session import output
+from vlm_agent.simulator.adb_daemon import files
+from vlm_agent.simulator.adb_daemon.shell.session import output
 
 SIZE = (2000, 1000)
 

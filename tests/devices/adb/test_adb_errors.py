@@ -5,11 +5,10 @@ import threading
 
 import pytest
 
+from vlm_agent.cli.doctor.checks.adb import ADB
 from vlm_agent.devices import device_address
 from vlm_agent.devices.adb.discovery import server_address
 from vlm_agent.devices.adb.phone import AdbPhone
-from vlm_agent.devices.adb_daemon import Handset, PhoneServer
-from vlm_agent.devices.adb_daemon.shell.session import output
 from vlm_agent.devices.errors import (
     DeviceError,
     LockedError,
@@ -20,8 +19,9 @@ from vlm_agent.devices.errors import (
     SeveralDevicesError,
     UnauthorisedError,
 )
-from vlm_agent.devices.simulated_phone import SimulatedPhone
-from vlm_agent.doctor.checks.adb import ADB
+from vlm_agent.simulator import SimulatedPhone
+from vlm_agent.simulator.adb_daemon import Handset, PhoneServer
+from vlm_agent.simulator.adb_daemon.shell.session import output
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ import pytest
 
 from vlm_agent.devices.adb.display import CAPTURES, Sizes, is_whole, logical_size, read_sizes
 from vlm_agent.devices.adb.phone import AdbPhone
-from vlm_agent.devices.adb_daemon.shell.session import Result, failure, output
 from vlm_agent.devices.errors import DeviceError
 from vlm_agent.episodes import Action
-from vlm_agent.png import encode_png
+from vlm_agent.files.png import encode_png
+from vlm_agent.simulator.adb_daemon.shell.session import Result, failure, output
 
 SMALLER = Sizes(panel=(2340, 1080), own=(1560, 720))
 PANEL = Sizes(panel=(2340, 1080), own=(2340, 1080))

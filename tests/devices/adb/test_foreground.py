@@ -2,7 +2,7 @@
 
 import pytest
 
-from vlm_agent.acting.guard import OUTSIDE, Guard, Proposal
+from vlm_agent.devices.acting.guard import OUTSIDE, Guard, Proposal
 from vlm_agent.devices.adb.foreground import read_activity, read_launcher
 from vlm_agent.devices.adb.opening import ADB
 from vlm_agent.devices.adb.phone import AdbPhone

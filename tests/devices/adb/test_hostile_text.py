@@ -9,14 +9,14 @@ from helpers.hostile_texts import STRINGS, hostile_strings
 
 from vlm_agent.devices.adb.commands import command_line, type_by_broadcast, type_by_keys
 from vlm_agent.devices.adb.phone import AdbPhone
-from vlm_agent.devices.adb_daemon import Handset, PhoneServer
-from vlm_agent.devices.adb_daemon.handset import USUAL_KEYBOARD
-from vlm_agent.devices.adb_daemon.shell import commands as shell_commands
-from vlm_agent.devices.adb_daemon.shell.session import output
 from vlm_agent.devices.android import UNICODE_KEYBOARD
 from vlm_agent.devices.errors import RefusedError, UntypableTextError
-from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.episodes import Action
+from vlm_agent.simulator import SimulatedPhone
+from vlm_agent.simulator.adb_daemon import Handset, PhoneServer
+from vlm_agent.simulator.adb_daemon.handset import USUAL_KEYBOARD
+from vlm_agent.simulator.adb_daemon.shell import commands as shell_commands
+from vlm_agent.simulator.adb_daemon.shell.session import output
 
 BY_THE_PROGRAM = 50
 

@@ -3,11 +3,11 @@
 import pytest
 
 from vlm_agent.devices.adb.phone import AdbPhone
-from vlm_agent.devices.adb_daemon.handset import USUAL_KEYBOARD
-from vlm_agent.devices.adb_daemon.shell.session import Result, failure, output
 from vlm_agent.devices.android import UNICODE_KEYBOARD
 from vlm_agent.devices.errors import DeviceLostError, RefusedError, UntypableTextError
 from vlm_agent.episodes import Action
+from vlm_agent.simulator.adb_daemon.handset import USUAL_KEYBOARD
+from vlm_agent.simulator.adb_daemon.shell.session import Result, failure, output
 
 QUICK = {"settle_interval": 0.0, "patience": 5.0}
 

@@ -10,9 +10,9 @@ from devices.adb.test_vision_tasker_over_adb import INSTALL, LARGE, act_over_adb
 
 from vlm_agent.cli import OK, main
 from vlm_agent.datasets.sources.traces import read_trace
-from vlm_agent.devices.adb_daemon import Handset, PhoneServer
-from vlm_agent.devices.simulated_phone import SimulatedPhone
-from vlm_agent.serving import served_model
+from vlm_agent.models.serving import served_model
+from vlm_agent.simulator import SimulatedPhone
+from vlm_agent.simulator.adb_daemon import Handset, PhoneServer
 
 ROOT = Path(__file__).parents[3]
 

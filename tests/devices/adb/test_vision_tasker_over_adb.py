@@ -11,8 +11,8 @@ from helpers.understood import as_parts
 from vlm_agent.agents.read_screens import reader
 from vlm_agent.cli import OK, main
 from vlm_agent.datasets.sources.traces import read_trace
-from vlm_agent.devices.adb_daemon import Handset, PhoneServer
-from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
+from vlm_agent.simulator import SimulatedPhone, sample_task
+from vlm_agent.simulator.adb_daemon import Handset, PhoneServer
 
 INSTALL = sample_task("install", "test", 0)
 """Installs an app: tap the search field, type, tap the app, tap its button."""

@@ -10,8 +10,8 @@ from helpers.long_pages import page_of_lines
 
 from vlm_agent.devices.errors import ActionInDoubtError, NotPermittedError, RefusedError
 from vlm_agent.devices.long_screen import LongScreen
-from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.episodes import Action, UiElement
+from vlm_agent.simulator import SimulatedPhone
 
 HEIGHT, WIDTH = 200, 96
 lines = partial(page_of_lines, WIDTH)

@@ -9,7 +9,7 @@ from PIL import Image
 
 from vlm_agent.devices.errors import DeviceError
 from vlm_agent.devices.long_screen import stitch
-from vlm_agent.devices.simulated_phone import SimulatedPhone
+from vlm_agent.simulator import SimulatedPhone
 
 HEIGHT, WIDTH, TOP, BOTTOM = 160, 90, 20, 14
 a_page = partial(page_of_lines, WIDTH)

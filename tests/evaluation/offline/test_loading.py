@@ -27,7 +27,7 @@ from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline import loading, parts
 from vlm_agent.evaluation.offline.loading import default_workers
 from vlm_agent.evaluation.offline.run import evaluate
-from vlm_agent.jobs import ArrayTask
+from vlm_agent.files.jobs import ArrayTask
 from vlm_agent.models.family import family_of
 
 EPISODES = [tiny.episode(number, tiny.ACTIONS[number % 3 :], size=(96, 50)) for number in range(7)]

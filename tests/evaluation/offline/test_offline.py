@@ -9,13 +9,13 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from vlm_agent.agents import Answer
-from vlm_agent.checked_json import read_checked
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline.plan import read_plan
 from vlm_agent.evaluation.offline.run import evaluate
 from vlm_agent.evaluation.predictions import read_predictions
+from vlm_agent.files.checked_json import read_checked
 
 
 def _evaluate(shards, output, **options):

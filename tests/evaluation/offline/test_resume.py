@@ -10,7 +10,6 @@ import pytest
 from helpers.knowing_agent import Knowing, write_shards
 from rich.console import Console
 
-from vlm_agent.checked_json import read_checked
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline import parts
@@ -19,7 +18,8 @@ from vlm_agent.evaluation.offline.plan import recorded_settings
 from vlm_agent.evaluation.offline.run import evaluate, finish
 from vlm_agent.evaluation.predictions import read_predictions, write_predictions
 from vlm_agent.files import write_json
-from vlm_agent.jobs import ArrayTask
+from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files.jobs import ArrayTask
 
 RUNS = ("predictions.parquet", "predictions_constrained.parquet", "predictions_grey_screens.parquet")
 

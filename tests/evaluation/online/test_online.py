@@ -13,8 +13,6 @@ from rich.console import Console
 
 from vlm_agent.agents import Answer, Usage
 from vlm_agent.agents.vlm.agent import VlmAgent
-from vlm_agent.checked_json import read_checked
-from vlm_agent.datasets.simulate import simulate_episode
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.devices.errors import DeviceError
 from vlm_agent.episodes import Action
@@ -24,6 +22,8 @@ from vlm_agent.evaluation.online import evaluate as evaluating
 from vlm_agent.evaluation.online.runs import BASELINES, allowed_steps, play
 from vlm_agent.evaluation.online.tasks import address_of, online_tasks
 from vlm_agent.files import write_json
+from vlm_agent.files.checked_json import read_checked
+from vlm_agent.simulator.demonstrations import simulate_episode
 
 
 @dataclass

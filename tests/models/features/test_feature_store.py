@@ -13,11 +13,11 @@ import pytest
 from helpers import vision_towers
 from helpers.feature_shards import write_several
 
-from vlm_agent.checked_json import content_of, read_checked
 from vlm_agent.cli import main
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import write_json
+from vlm_agent.files.checked_json import content_of, read_checked
 from vlm_agent.models.features import load_extractor
 from vlm_agent.models.features.store import FeatureStore
 from vlm_agent.models.features.store.pixels import PixelIndex, pixel_digest

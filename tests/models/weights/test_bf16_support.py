@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vlm_agent import demo
+from vlm_agent.cli import demo_stages
 from vlm_agent.models.weights.precision import has_bf16
 
 
@@ -23,4 +23,4 @@ def test_of_cpus_those_with_amx(amx, no_gpu, monkeypatch):
 def test_the_demo_trains_on_everything_on_cpus_with_avx512(capability, is_fast, no_gpu, monkeypatch):
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    assert demo._is_fast() == is_fast
+    assert demo_stages._is_fast() == is_fast

@@ -6,10 +6,10 @@ from helpers.drawn_screens import annotated_parts, draw, part
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.episodes import WIDGET_KINDS
 from vlm_agent.screens.blocks import find_blocks
 from vlm_agent.screens.seen import Part
+from vlm_agent.simulator import SimulatedPhone
 
 CARDS = draw(((100, 20, 380, 380), "white"), ((400, 20, 700, 380), "white"), ground="#e8e8e8", radius=10)
 

@@ -7,9 +7,9 @@ import pytest
 from helpers.drawn_screens import WIDTH, annotated_parts, draw, part
 from PIL import Image, ImageDraw, ImageFont
 
-from vlm_agent.devices.simulated_phone import SimulatedPhone
-from vlm_agent.devices.simulated_phone.apps.clock import Clock
 from vlm_agent.screens.blocks import active_tab, active_tabs
+from vlm_agent.simulator import SimulatedPhone
+from vlm_agent.simulator.apps.clock import Clock
 
 NAMES = ("Home", "Search", "Library", "Me")
 

@@ -9,14 +9,14 @@ import yaml
 from helpers.tiny_clip import write_clip
 from safetensors.torch import load_file
 
+from shipped_weights.icons import loop
+from shipped_weights.icons.__main__ import main
+from shipped_weights.icons.clip import ClipTraining, Pairs, contrastive
+from shipped_weights.icons.drawn import draw
+from shipped_weights.icons.fonts import icons_of
 from vlm_agent.errors import CheckpointError, UserError
 from vlm_agent.screens.icons import MEANINGS, read_icons
 from vlm_agent.screens.icons.clip.model import description, load
-from vlm_agent.screens.icons.training import loop
-from vlm_agent.screens.icons.training.__main__ import main
-from vlm_agent.screens.icons.training.clip import ClipTraining, Pairs, contrastive
-from vlm_agent.screens.icons.training.drawn import draw
-from vlm_agent.screens.icons.training.fonts import icons_of
 
 KEYS = {"reader": "clip", "sets": ["simulated_phone"], "batch_size": 16, "learning_rate": 3e-3, "log_steps": 1}
 

@@ -11,15 +11,15 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from vlm_agent.devices.simulated_phone.drawing.icons import glyph_mask
+from shipped_weights.icons.fonts import HELD_OUT, SETS, icons_of
+from shipped_weights.icons.tiny import TinyTraining
 from vlm_agent.errors import CheckpointError, RecipeError
 from vlm_agent.recipe.yaml_file import read_mapping
 from vlm_agent.screens.icons import MEANINGS, read_icons
 from vlm_agent.screens.icons.tiny import reader as tiny_reader
 from vlm_agent.screens.icons.tiny.reader import SHA256, SHIPPED, TinyIcons
 from vlm_agent.screens.icons.tiny.weights import read
-from vlm_agent.screens.icons.training.fonts import HELD_OUT, SETS, icons_of
-from vlm_agent.screens.icons.training.tiny import TinyTraining
+from vlm_agent.simulator.drawing.icons import glyph_mask
 
 ROOT = Path(__file__).resolve().parents[3]
 CARD = (SHIPPED.parent / "README.md").read_text(encoding="utf-8")

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.errors import UserError
 from vlm_agent.screens.widgets import read_widgets
 from vlm_agent.screens.widgets.boxes import corners, overlap
 from vlm_agent.screens.widgets.edges import reduced
+from vlm_agent.simulator import SimulatedPhone
 
 
 def boxes_of(pixels: np.ndarray) -> list[list[int]]:

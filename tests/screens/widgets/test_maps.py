@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from shipped_weights.screens.samples import sample
 from vlm_agent.episodes import WIDGET_KINDS, Widget
-from vlm_agent.screens.training.samples import sample
 from vlm_agent.screens.widgets.boxes import corners, overlap
 from vlm_agent.screens.widgets.tiny.maps import Decoding, decode, targets
 

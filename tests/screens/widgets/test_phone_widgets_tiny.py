@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
+from shipped_weights.screens.samples import sample
+from shipped_weights.widgets.settings import read_settings
 from vlm_agent.episodes import WIDGET_KINDS
 from vlm_agent.errors import CheckpointError
-from vlm_agent.screens.training.samples import sample
 from vlm_agent.screens.widgets import read_widgets
 from vlm_agent.screens.widgets.boxes import corners, overlap
 from vlm_agent.screens.widgets.tiny import SHA256, SHIPPED, detector
 from vlm_agent.screens.widgets.tiny.weights import read_weights
-from vlm_agent.screens.widgets.training.settings import read_settings
 
 ROOT = Path(__file__).resolve().parents[3]
 RECIPES = [ROOT / f"recipes/screens/phone_widgets_tiny{part}.yaml" for part in ("", "_part_2")]

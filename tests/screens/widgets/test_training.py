@@ -10,12 +10,12 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
+from shipped_weights.widgets import __main__ as command
+from shipped_weights.widgets.run import CHECKPOINT_FILE, MODEL_FILE, SUMMARY_FILE, train
+from shipped_weights.widgets.settings import WidgetTraining, read_settings
 from vlm_agent.episodes import WIDGET_KINDS, Widget
 from vlm_agent.errors import CheckpointError, DatasetError, RecipeError, TrainingError
 from vlm_agent.screens.widgets import read_widgets
-from vlm_agent.screens.widgets.training import __main__ as command
-from vlm_agent.screens.widgets.training.run import CHECKPOINT_FILE, MODEL_FILE, SUMMARY_FILE, train
-from vlm_agent.screens.widgets.training.settings import WidgetTraining, read_settings
 
 
 def settings(output: Path, **changes) -> WidgetTraining:

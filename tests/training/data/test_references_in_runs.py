@@ -22,11 +22,11 @@ from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.llm.references.encoder import EncoderError
 from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.agents.vlm.agent import VlmAgent
-from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.shards.dataset import ShardDataset, manifest_content
 from vlm_agent.episodes import recorded_screen
 from vlm_agent.errors import CheckpointError, RecipeError
+from vlm_agent.files.checked_json import read_checked, write_checked
 from vlm_agent.models.run_layout import REFERENCES_FILE, trained
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.data.shard_data import ShardDataModule

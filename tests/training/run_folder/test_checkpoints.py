@@ -12,9 +12,9 @@ from helpers import tiny, tiny_trainer, two_ranks
 from helpers.durability import record_syncs_and_renames
 from helpers.tiny_trainer import IDENTITY, STEPS, weights
 
-from vlm_agent.checked_json import read_checked
 from vlm_agent.errors import TrainingError
 from vlm_agent.files import write_json
+from vlm_agent.files.checked_json import read_checked
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.run_folder import checkpoint_record, checkpoints, digests

@@ -20,7 +20,7 @@ from vlm_agent.agents.llm.references import ReferenceSettings
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of
-from vlm_agent.installation import DOCS
+from vlm_agent.files.installation import DOCS
 
 if TYPE_CHECKING:
     from vlm_agent.agents.dynamic_planning.agent import DynamicPlanningAgent

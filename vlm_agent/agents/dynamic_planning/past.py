@@ -10,8 +10,8 @@ from typing import Literal
 from vlm_agent.agents.agent import Answer, Turn, demonstrated
 from vlm_agent.agents.llm.prompts import turn_in_words, with_failure
 from vlm_agent.episodes import Action, Episode, recorded_screen
+from vlm_agent.files.threads import stoppable_pool
 from vlm_agent.texts.actions import action_in_words
-from vlm_agent.threads import stoppable_pool
 
 Past = Literal["own", "demonstrated"]
 AnswerStep = Callable[[Episode, int, Sequence[Turn]], Answer]

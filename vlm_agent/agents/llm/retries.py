@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vlm_agent.console import make_console
+from vlm_agent.files.console import make_console
 
 SECONDS_BETWEEN_LINES = 10.0
 _CAUSE_CHARACTERS = 160

@@ -14,7 +14,7 @@ from typing import Any
 from vlm_agent.annotation.annotator import CHOICES, TEXTS
 from vlm_agent.datasets.shards.dataset import WORK_FOLDERS, ShardDataset, manifest_digest
 from vlm_agent.errors import DatasetError
-from vlm_agent.jobs import Job
+from vlm_agent.files.jobs import Job
 
 WORK = WORK_FOLDERS["annotate"]
 

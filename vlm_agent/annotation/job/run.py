@@ -16,12 +16,12 @@ from vlm_agent.annotation.job.finish import complete, summarise
 from vlm_agent.annotation.job.plan import WORK, AnnotationPlan, AnnotationSettings, ShardPlan, job, plan_of
 from vlm_agent.annotation.job.shards import AnnotatedRow, Entry, Failure, Written, read_entry, write_shard
 from vlm_agent.annotation.prompts import PlanPrompts, Prompts
-from vlm_agent.console import Progress
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
-from vlm_agent.jobs import ArrayTask
-from vlm_agent.threads import ahead
+from vlm_agent.files.console import Progress
+from vlm_agent.files.jobs import ArrayTask
+from vlm_agent.files.threads import ahead
 
 
 @dataclass(frozen=True)

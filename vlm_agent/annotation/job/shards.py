@@ -16,11 +16,11 @@ from vlm_agent.annotation.check import check_episode
 from vlm_agent.annotation.edits import EditStore
 from vlm_agent.annotation.job.plan import WORK, ShardPlan
 from vlm_agent.annotation.plans import PLAN
-from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.datasets.shards.dataset import ShardWriter
 from vlm_agent.datasets.shards.schema import from_row
 from vlm_agent.errors import DatasetError
-from vlm_agent.parquet import open_parquet, read_footer
+from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files.parquet import open_parquet, read_footer
 
 _REMEDY = "remove it and run the same command again"
 

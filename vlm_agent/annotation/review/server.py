@@ -1,7 +1,7 @@
 """The HTTP server of a review, on loopback.
 
 Texts come from data and models, goals from users: the page escapes everything. Who may read and write is decided by
-`vlm_agent/pages/loopback.py`. Unknown steps are 404.
+`vlm_agent/files/pages/loopback.py`. Unknown steps are 404.
 """
 
 import json
@@ -19,9 +19,9 @@ from vlm_agent.annotation.annotator import TEXTS
 from vlm_agent.annotation.job.finish import complete, summarise
 from vlm_agent.annotation.job.plan import AnnotationPlan, job
 from vlm_agent.annotation.review.session import InvalidEditError, ReviewSession, UnknownStepError
-from vlm_agent.console import stopped_by_signals
-from vlm_agent.pages import page_environment
-from vlm_agent.pages.loopback import LoopbackHandler, LoopbackServer, Refusal
+from vlm_agent.files.console import stopped_by_signals
+from vlm_agent.files.pages import page_environment
+from vlm_agent.files.pages.loopback import LoopbackHandler, LoopbackServer, Refusal
 
 _PAGE = Path(__file__).with_name("page")
 _FILES = {"/review.css": "text/css; charset=utf-8", "/review.js": "text/javascript; charset=utf-8"}

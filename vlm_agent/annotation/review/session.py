@@ -16,7 +16,7 @@ from vlm_agent.annotation.job.plan import WORK
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.drawing.actions import EXPERT, describe, draw_action, draw_elements
 from vlm_agent.episodes import CoatTexts, Episode, PlanTexts, Step
-from vlm_agent.png import encode_png
+from vlm_agent.files.png import encode_png
 
 MOST_CHARACTERS = 8000
 """Of an edited text."""

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from vlm_agent.checked_json import read_checked, write_checked
-from vlm_agent.console import make_console
 from vlm_agent.datasets.convert.changes import without_changed
 from vlm_agent.datasets.convert.finish import (
     complete_entries,
@@ -34,7 +32,9 @@ from vlm_agent.datasets.shards.images import ScreenFormat
 from vlm_agent.datasets.sources import Input
 from vlm_agent.datasets.sources.registry import check_subsets, find_inputs, find_source
 from vlm_agent.errors import DatasetError
-from vlm_agent.jobs import ArrayTask
+from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files.console import make_console
+from vlm_agent.files.jobs import ArrayTask
 
 GROUPS = "groups.json"
 """Groups in the folder of the shards; `evaluation/benchmark.py` says who reads them."""

@@ -11,12 +11,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.filesize import decimal
 
-from vlm_agent.console import Progress
 from vlm_agent.datasets.convert.one_input import entry_path, last_change_ns, stamp
 from vlm_agent.datasets.convert.summary import Entry
 from vlm_agent.datasets.sources import Input
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import sha256_of
+from vlm_agent.files.console import Progress
 
 
 def without_changed(

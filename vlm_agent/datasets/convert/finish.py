@@ -6,8 +6,6 @@ from pathlib import Path
 from rich.console import Console
 
 import vlm_agent
-from vlm_agent.checked_json import read_checked, write_checked
-from vlm_agent.console import Progress
 from vlm_agent.datasets.convert.changes import without_changed
 from vlm_agent.datasets.convert.one_input import read_entry
 from vlm_agent.datasets.convert.plan import WORK, Plan
@@ -16,7 +14,9 @@ from vlm_agent.datasets.shards.dataset import write_manifest
 from vlm_agent.datasets.shards.schema import check_is_shard
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
-from vlm_agent.parquet import open_parquet
+from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files.console import Progress
+from vlm_agent.files.parquet import open_parquet
 
 _DUPLICATES = "duplicates.json"
 _REMEDY = "remove it and run the same command again"

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.datasets.convert.grouping import CompleteEpisode, EpisodeGroups
 from vlm_agent.datasets.convert.plan import WORK, Options
 from vlm_agent.datasets.convert.summary import Entry, EntryContent, FileSummary
@@ -20,6 +19,7 @@ from vlm_agent.datasets.shards.schema import episode_row, step_struct
 from vlm_agent.datasets.sources import Input, Source
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import HashedFiles
+from vlm_agent.files.checked_json import read_checked, write_checked
 
 Report = Callable[[int, int, int], None]
 """Called with the numbers of steps, quarantined records and bytes since the last call."""

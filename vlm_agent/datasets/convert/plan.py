@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from vlm_agent.checked_json import write_checked
 from vlm_agent.datasets.selection import MIXED_SPLIT, check_mixture
 from vlm_agent.datasets.shards.dataset import WORK_FOLDERS
 from vlm_agent.datasets.shards.images import ScreenFormat
 from vlm_agent.datasets.shards.schema import FIRST_VERSION
 from vlm_agent.datasets.sources import Input
 from vlm_agent.files import sha256_of
-from vlm_agent.jobs import Job
+from vlm_agent.files.checked_json import write_checked
+from vlm_agent.files.jobs import Job
 
 WORK = WORK_FOLDERS["convert"]
 

@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vlm_agent.console import new_table
 from vlm_agent.datasets.convert.grouping import DISCARDED
 from vlm_agent.datasets.records import Exclusion
 from vlm_agent.datasets.sources.checks import EDGE_TOLERANCE
+from vlm_agent.files.console import new_table
 
 QUARANTINE = "quarantine.jsonl"
 

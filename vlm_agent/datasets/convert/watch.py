@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.filesize import decimal
 
-from vlm_agent.console import Progress
 from vlm_agent.errors import DatasetError
+from vlm_agent.files.console import Progress
 
 TICK_SECONDS = 0.25
 _ENOUGH_STEPS = 1000

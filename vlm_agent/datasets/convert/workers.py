@@ -27,7 +27,7 @@ from vlm_agent.datasets.convert.watch import TICK_SECONDS, Watch
 from vlm_agent.datasets.selection import Splits
 from vlm_agent.datasets.sources import Input, Source
 from vlm_agent.errors import DatasetError
-from vlm_agent.jobs import NO_ROOM
+from vlm_agent.files.jobs import NO_ROOM
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@
 
 With a row group per episode, one episode is read without the bytes of the others. Columns are stored separately, so all
 other columns are read without the pixels. `datasets.load_dataset("parquet", data_files=…)` decodes the screens as
-images. Column chunks have checksums, which are verified when they are read (`vlm_agent/parquet.py`).
+images. Column chunks have checksums, which are verified when they are read (`vlm_agent/files/parquet.py`).
 """
 
 import hashlib
@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
-from vlm_agent.checked_json import content_of, read_checked, write_checked
 from vlm_agent.datasets.selection import SPLITS
 from vlm_agent.datasets.shards.index import INDEX, INDEXED, index_in_memory, read_index, write_index
 from vlm_agent.datasets.shards.schema import (
@@ -46,7 +45,8 @@ from vlm_agent.datasets.sources.registry import check_subsets
 from vlm_agent.episodes import Episode, Step
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
-from vlm_agent.parquet import Footer, ParquetWriter, open_parquet, read_footer
+from vlm_agent.files.checked_json import content_of, read_checked, write_checked
+from vlm_agent.files.parquet import Footer, ParquetWriter, open_parquet, read_footer
 
 MANIFEST = "manifest.json"
 

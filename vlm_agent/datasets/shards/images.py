@@ -1,4 +1,4 @@
-"""Encoding and decoding of stored screens; the default is PNG (`vlm_agent.png`), which is lossless."""
+"""Encoding and decoding of stored screens; the default is PNG (`vlm_agent.files.png`), which is lossless."""
 
 import io
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from vlm_agent.errors import DatasetError
-from vlm_agent.png import check_pixels, encode_png
+from vlm_agent.files.png import check_pixels, encode_png
 from vlm_agent.sentences.image_sizes import smart_resize
 
 IMAGE_FORMATS = ("png", "webp", "jpeg")

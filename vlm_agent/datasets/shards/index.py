@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from vlm_agent.datasets.shards.schema import FIRST_VERSION, IN_STEPS, LATEST_SCHEMA, check_is_shard, empty_table
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
-from vlm_agent.parquet import ParquetWriter, check_columns, open_parquet
+from vlm_agent.files.parquet import ParquetWriter, check_columns, open_parquet
 
 INDEX = "index.parquet"
 

@@ -10,7 +10,7 @@
      "thought": "…", "intent": "the action in the agent's words", "plan": ["…"], "black": true},
         the last four only where they exist: "black" marks a screen that shows nothing
     {"of": 0, "outcome": "done", "seconds": …, "message": "why", only of a failure}
-    {"device": {"kind": 4, …}}, an action that the device performs by itself (`vlm_agent/acting/long_screens.py`)
+    {"device": {"kind": 4, …}}, an action that the device performs by itself (`devices/acting/long_screens.py`)
     {"end": "complete", "message": "", …}
 
 The line of a step (with the agent's answer as `said`) is written before its action is performed, its outcome
@@ -40,7 +40,6 @@ from pathlib import Path
 
 import numpy as np
 
-from vlm_agent.checked_json import CHECKSUM, content_of
 from vlm_agent.datasets.records import BadRecord, EpisodeStep, Exclusion
 from vlm_agent.datasets.sources import Input, Source, checks, inputs_of_episodes, main_files
 from vlm_agent.episodes import (
@@ -53,6 +52,7 @@ from vlm_agent.episodes import (
 )
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import HashedFiles
+from vlm_agent.files.checked_json import CHECKSUM, content_of
 from vlm_agent.texts.secrets import MASK
 
 HEADING, STEPS = "trace.json", "steps.jsonl"

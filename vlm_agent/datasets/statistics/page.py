@@ -13,7 +13,7 @@ from vlm_agent.datasets.statistics.charts import HEIGHT, WIDTH, histograms, shad
 from vlm_agent.datasets.statistics.leakage import HELD_OUT, TRAIN
 from vlm_agent.datasets.statistics.summary import Statistics, TokenBudget, spread
 from vlm_agent.files import atomic_write
-from vlm_agent.pages import page_environment
+from vlm_agent.files.pages import page_environment
 
 _TEMPLATE = "statistics.html.jinja"
 _COUNTED = ("steps_read", "steps_written", "steps_quarantined", "steps_left_out", "episodes_written", "points_moved")

@@ -6,9 +6,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from vlm_agent.console import new_table
 from vlm_agent.datasets.selection import SPLITS
 from vlm_agent.datasets.statistics.summary import Statistics, TokenBudget, spread
+from vlm_agent.files.console import new_table
 
 _SHOWN_SIZES = 8
 _SPREAD = ("min", "median", "mean", "max")

@@ -12,7 +12,7 @@ import font_roboto
 
 from vlm_agent.devices.browser.world import PAGES
 from vlm_agent.devices.errors import DeviceError
-from vlm_agent.installation import install_line
+from vlm_agent.files.installation import install_line
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route, WebSocketRoute

@@ -18,7 +18,7 @@ import pyarrow as pa
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.foreign.columns import EPISODE, KNOWN, NUMBERS, POINTS, Columns, shown
 from vlm_agent.evaluation.predictions import is_predictions_file
-from vlm_agent.parquet import open_parquet
+from vlm_agent.files.parquet import open_parquet
 
 _REMEDY = "write it again"
 _ROWS_AT_ONCE = 4096

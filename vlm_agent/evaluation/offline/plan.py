@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from vlm_agent.action_languages import ActionLanguage, language_settings
-from vlm_agent.checked_json import parsing, read_checked, write_checked
 from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
@@ -22,7 +21,8 @@ from vlm_agent.evaluation.identity import (
 from vlm_agent.evaluation.published_split import PublishedSplit
 from vlm_agent.evaluation.report.unread import failed_steps
 from vlm_agent.evaluation.scoring.metrics import Groups
-from vlm_agent.jobs import Job, differences
+from vlm_agent.files.checked_json import parsing, read_checked, write_checked
+from vlm_agent.files.jobs import Job, differences
 
 PLAN = "plan.json"
 METRICS = "metrics.json"

@@ -10,7 +10,6 @@ from vlm_agent.agents import Agent, Answer, answer_episodes
 from vlm_agent.agents.agent import JudgedAgent, Preparation, PreparingAgent, preparation_of
 from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.loading import reported_spending
-from vlm_agent.console import Progress
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import UserError
@@ -20,7 +19,8 @@ from vlm_agent.evaluation.offline.loading import LoadedPart, PartWork, default_w
 from vlm_agent.evaluation.offline.parts import Parts
 from vlm_agent.evaluation.predictions import predictions_for
 from vlm_agent.evaluation.scoring.dialects import is_officially_right
-from vlm_agent.jobs import ArrayTask
+from vlm_agent.files.console import Progress
+from vlm_agent.files.jobs import ArrayTask
 
 SAMPLE = 3
 """Episodes whose steps an estimate of the cost is computed from."""

@@ -19,7 +19,6 @@ from vlm_agent.agents import AgentSettings, NoAnswerError
 from vlm_agent.agents.controls import controls_of
 from vlm_agent.agents.llm.client import retry_advice
 from vlm_agent.agents.loading import load_agent
-from vlm_agent.checked_json import write_checked
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
@@ -47,7 +46,8 @@ from vlm_agent.evaluation.report.terminal import aitz_tables, comparison_table, 
 from vlm_agent.evaluation.report.unread import example_line, parse_failure_table
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.evaluation.scoring.metrics import check_group_names, score
-from vlm_agent.jobs import ArrayTask, free_after_errors
+from vlm_agent.files.checked_json import write_checked
+from vlm_agent.files.jobs import ArrayTask, free_after_errors
 from vlm_agent.screens.understand import Readers
 
 __all__ = ["AGENT", "CEILING", "MOST_FREQUENT", "NEAREST_ELEMENT", "evaluate", "finish"]

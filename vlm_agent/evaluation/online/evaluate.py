@@ -21,10 +21,6 @@ from vlm_agent.agents.controls import CONTROLS, controlled, controls_of
 from vlm_agent.agents.llm.client import retry_advice
 from vlm_agent.agents.loading import load_agent, reported_spending
 from vlm_agent.agents.read_screens import ScreenReader
-from vlm_agent.checked_json import write_checked
-from vlm_agent.console import Progress
-from vlm_agent.datasets.simulate import SIZE
-from vlm_agent.devices.simulated_phone.phone import check_scale
 from vlm_agent.episodes import Action, Episode
 from vlm_agent.evaluation.identity import (
     AGENT,
@@ -49,9 +45,13 @@ from vlm_agent.evaluation.online.scores import OVERALL, online_scores
 from vlm_agent.evaluation.online.tasks import SPLIT, OnlineTask, address_of, online_tasks
 from vlm_agent.evaluation.report.online_table import online_tables
 from vlm_agent.files import read_json, write_json
-from vlm_agent.jobs import Job, free_after_errors
+from vlm_agent.files.checked_json import write_checked
+from vlm_agent.files.console import Progress
+from vlm_agent.files.jobs import Job, free_after_errors
+from vlm_agent.files.threads import stoppable_pool
 from vlm_agent.screens.understand import Readers
-from vlm_agent.threads import stoppable_pool
+from vlm_agent.simulator.demonstrations import SIZE
+from vlm_agent.simulator.phone import check_scale
 
 __all__ = ["AGENT", "AT_ONCE", "EXPERT", "ONLINE", "evaluate_online"]
 

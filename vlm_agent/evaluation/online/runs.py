@@ -9,22 +9,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from vlm_agent.acting.guard import Guard
-from vlm_agent.acting.long_screens import long_screen
-from vlm_agent.acting.loop import Limits, act
-from vlm_agent.acting.read_elements import ReadElements
 from vlm_agent.agents import Agent
 from vlm_agent.agents.read_screens import ScreenReader
 from vlm_agent.agents.scripted import ScriptedAgent
-from vlm_agent.checked_json import read_checked, write_checked
-from vlm_agent.datasets.simulate import device_type
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading
 from vlm_agent.devices import Device
-from vlm_agent.devices.simulated_phone.apps.launcher import LAUNCHER
+from vlm_agent.devices.acting.guard import Guard
+from vlm_agent.devices.acting.long_screens import long_screen
+from vlm_agent.devices.acting.loop import Limits, act
+from vlm_agent.devices.acting.read_elements import ReadElements
 from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.online.tasks import OnlineTask, address_of
+from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.simulator.apps.launcher import LAUNCHER
+from vlm_agent.simulator.demonstrations import device_type
 
 RESULT = "result.json"
 

@@ -5,8 +5,8 @@ Thus offline and online evaluation score an agent on the same goals and phones.
 
 from dataclasses import dataclass
 
-from vlm_agent.datasets.simulate import SIZE, phone_seed, subset_of
-from vlm_agent.devices.simulated_phone import SimulatedPhone, Task, sample_task
+from vlm_agent.simulator import SimulatedPhone, Task, sample_task
+from vlm_agent.simulator.demonstrations import SIZE, phone_seed, subset_of
 
 SPLIT = "test"
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from rich.table import Table
 from rich.text import Text
 
-from vlm_agent.console import new_table
 from vlm_agent.evaluation.online.scores import OVERALL
-from vlm_agent.pages import words
+from vlm_agent.files.console import new_table
+from vlm_agent.files.pages import words
 
 _COSTS = ("", "steps", "steps /\nexpert", "no\naction", "seconds\n/ task", "tokens\n/ task", "calls\n/ task", "ends")
 

@@ -41,7 +41,7 @@ from vlm_agent.evaluation.report.tables import (
 )
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.files import atomic_write
-from vlm_agent.pages import page_environment
+from vlm_agent.files.pages import page_environment
 
 _TEMPLATE = Path(__file__).with_name("template")
 _FEW = 100

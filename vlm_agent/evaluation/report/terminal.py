@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vlm_agent.console import new_table
 from vlm_agent.evaluation.costs import COST_FORMS
 from vlm_agent.evaluation.scoring.aitz.metrics import MEASURES
 from vlm_agent.evaluation.scoring.measures import SHARES
 from vlm_agent.evaluation.scoring.metrics import headline, shown_sets
-from vlm_agent.pages import words
+from vlm_agent.files.console import new_table
+from vlm_agent.files.pages import words
 
 
 def comparison_table(runs: Mapping[str, Mapping], title: str = "") -> Table:

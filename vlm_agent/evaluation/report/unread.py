@@ -7,10 +7,10 @@ from rich.text import Text
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents.fences import in_fence
-from vlm_agent.console import new_table
 from vlm_agent.episodes import Screen
 from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.scoring.metrics import OVERALL, UNPARSED
+from vlm_agent.files.console import new_table
 
 MOST_PERCENT = 5.0
 """An example is shown above this share of parse failures."""

@@ -7,10 +7,10 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from vlm_agent.console import new_table
 from vlm_agent.evaluation.report.page import make_environment, page_style
 from vlm_agent.evaluation.transfer.matrix import TransferMatrix
 from vlm_agent.files import atomic_write, write_json
+from vlm_agent.files.console import new_table
 
 JSON, PAGE = "transfer.json", "transfer.html"
 

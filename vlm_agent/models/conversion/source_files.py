@@ -8,8 +8,8 @@ from pathlib import Path
 from safetensors import safe_open
 
 from vlm_agent.errors import UserError
-from vlm_agent.installation import DOCS
-from vlm_agent.weight_files import check_file, check_folder
+from vlm_agent.files.installation import DOCS
+from vlm_agent.files.weight_files import check_file, check_folder
 
 BYTES = {"BF16": 2, "F16": 2, "F32": 4}
 """Of a number, by the dtypes that are read."""

@@ -11,9 +11,9 @@ from transformers.utils.hub import cached_file
 
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files import read_json
+from vlm_agent.files.weight_files import INDEX, WEIGHTS, check_file
 from vlm_agent.models.pretrained import explain_load_errors, load_configuration
 from vlm_agent.recipe.model import Source
-from vlm_agent.weight_files import INDEX, WEIGHTS, check_file
 
 
 class CheckpointFiles:

@@ -14,10 +14,10 @@ from transformers import PreTrainedModel
 
 from vlm_agent.errors import CheckpointError, RecipeError
 from vlm_agent.files import atomic_write, share_as_created
+from vlm_agent.files.weight_files import check_folder
 from vlm_agent.models.weights import parts_of
 from vlm_agent.models.weights.quantisation import dequantise, is_quantised, weight_count
 from vlm_agent.recipe.model import Lora, TrainedParts
-from vlm_agent.weight_files import check_folder
 
 ADAPTER_WEIGHTS, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
 SHARD_SIZE = "4GB"

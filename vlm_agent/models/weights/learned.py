@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from vlm_agent.files import atomic_write
+from vlm_agent.files.parquet import ParquetWriter, check_columns, open_parquet
 from vlm_agent.models.run_layout import EMBEDDED, base_folder, trained
-from vlm_agent.parquet import ParquetWriter, check_columns, open_parquet
 
 LEARNED_FILE = "episodes.parquet"
 _COLUMN, _UNKNOWN_BASE = "episode_id", b"unknown_base"

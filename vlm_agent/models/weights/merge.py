@@ -28,9 +28,9 @@ from accelerate.utils import send_to_device
 from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.errors import UserError
 from vlm_agent.files import atomic_folder, is_free
+from vlm_agent.files.checked_json import read_checked, write_checked
 from vlm_agent.models.build import load, read_model_recipe, save
 from vlm_agent.models.card.card import write_card
 from vlm_agent.models.family import family_of

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from huggingface_hub import try_to_load_from_cache
 
-from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.errors import CheckpointError
+from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files.weight_files import is_path, weight_files
 from vlm_agent.models.run_layout import BASE_FOLDER, EMBEDDED, RECIPE_FILE, base_folder, checked, trained
 from vlm_agent.recipe.model import SOURCES, ModelRecipe, Source
 from vlm_agent.recipe.run import read_recipe
-from vlm_agent.weight_files import is_path, weight_files
 
 SOURCES_FILE = "sources.json"
 _COMMIT, _CONTENT = "commit", "content"

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from vlm_agent.errors import UserError
-from vlm_agent.installation import install_line
+from vlm_agent.files.installation import install_line
 from vlm_agent.models.weights import parts_of
 from vlm_agent.models.weights.zero3 import size
 from vlm_agent.recipe.model import Quantisation

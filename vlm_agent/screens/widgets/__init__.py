@@ -1,7 +1,7 @@
 """Widgets in the pixels of a screen: `read_widgets(name)` returns a detector of `DETECTORS`.
 
 Every detector returns widgets ordered from top to bottom and from left to right; it accepts pictures of any size and
-returns an empty tuple for one without widgets. Training is `vlm_agent.screens.widgets.training`.
+returns an empty tuple for one without widgets. Training is `shipped_weights.widgets`.
 """
 
 from collections.abc import Callable, Mapping

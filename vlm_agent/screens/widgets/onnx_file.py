@@ -22,7 +22,7 @@ from PIL import Image
 
 from vlm_agent.episodes import WIDGET_KINDS, Widget
 from vlm_agent.errors import CheckpointError
-from vlm_agent.installation import install_line
+from vlm_agent.files.installation import install_line
 from vlm_agent.recipe.yaml_file import read_mapping, read_value
 from vlm_agent.screens.widgets.boxes import fraction_box, in_reading_order, suppressed
 

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vlm_agent.console import new_table
-from vlm_agent.installation import ROOT
+from vlm_agent.files.console import new_table
+from vlm_agent.files.installation import ROOT
 from vlm_agent.training.data.data_module import unwritable_report
 from vlm_agent.training.dry_run.memory import Memory
 from vlm_agent.training.dry_run.report import DryRun

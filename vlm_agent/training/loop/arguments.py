@@ -8,7 +8,7 @@ import torch
 from transformers import TrainingArguments
 
 from vlm_agent.errors import RecipeError
-from vlm_agent.installation import install_line
+from vlm_agent.files.installation import install_line
 from vlm_agent.models.run_layout import CHECKPOINTS
 from vlm_agent.models.weights.device import model_device
 from vlm_agent.models.weights.precision import has_bf16

@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from vlm_agent.console import clock_time
+from vlm_agent.files.console import clock_time
 from vlm_agent.models.cost import TrainingFlops
 from vlm_agent.models.loss import NOT_FOR_MODELS, Targets
 from vlm_agent.models.weights.adapters import save_trained_weights

@@ -29,10 +29,10 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from vlm_agent.checked_json import write_checked
 from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.errors import RecipeError
 from vlm_agent.files import atomic_write
+from vlm_agent.files.checked_json import write_checked
 from vlm_agent.models.card.card import write_card
 from vlm_agent.models.run_layout import DIGESTS, EMBEDDED, FINISHED, RECIPE_FILE, trained
 from vlm_agent.models.weights.origin import keys_of_folders, read_sources

@@ -11,7 +11,7 @@ from rich.filesize import decimal
 from safetensors import SafetensorError
 
 from vlm_agent.errors import TrainingError
-from vlm_agent.jobs import NO_ROOM
+from vlm_agent.files.jobs import NO_ROOM
 
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 """In the messages of safetensors, which is written in Rust."""

@@ -24,8 +24,8 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, Field
 
-from vlm_agent.checked_json import check_kind, read_checked
 from vlm_agent.errors import UserError
+from vlm_agent.files.checked_json import check_kind, read_checked
 from vlm_agent.training.run_folder.checkpoint_record import RECORD
 from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
 from vlm_agent.training.run_folder.run_lock import training_state

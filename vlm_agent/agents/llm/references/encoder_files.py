@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from vlm_agent.checked_json import read_checked
 from vlm_agent.errors import UserError
+from vlm_agent.files.checked_json import read_checked
 
 REMEDY = "download the encoder again"
 

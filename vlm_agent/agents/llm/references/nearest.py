@@ -12,9 +12,9 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from vlm_agent.agents.llm.references.sources import GoalSource, Reference
-from vlm_agent.console import Progress, make_console
 from vlm_agent.datasets.statistics.leakage import normalise
 from vlm_agent.files import atomic_write
+from vlm_agent.files.console import Progress, make_console
 
 _DECIMALS = 5
 """Of similarities. Goals that are as near up to rounding come in their order, whatever the processor."""

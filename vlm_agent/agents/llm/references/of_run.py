@@ -20,8 +20,8 @@ from vlm_agent.agents.llm.references.sources import Reference
 from vlm_agent.datasets.statistics.leakage import normalise
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
+from vlm_agent.files.parquet import ParquetWriter, check_columns, open_parquet
 from vlm_agent.models.run_layout import REFERENCES_FILE
-from vlm_agent.parquet import ParquetWriter, check_columns, open_parquet
 from vlm_agent.recipe.references import ReferencesRecipe
 from vlm_agent.sentences.references import NO_REFERENCES, ReferenceLines, reference_line
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
+from vlm_agent.files.checked_json import read_checked, write_checked
 from vlm_agent.models.features.extractor import Extractor, NonFiniteFeaturesError
 from vlm_agent.models.features.job.loading import LoadedEpisode, loaded_episodes
 from vlm_agent.models.features.job.plan import WORK

@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.files.threads import ahead
 from vlm_agent.models.features.extractor import Preprocess
 from vlm_agent.models.features.store.pixels import pixel_digest
-from vlm_agent.threads import ahead
 
 _MOST_WORKERS = 8
 

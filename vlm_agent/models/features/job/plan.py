@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import DatasetError
-from vlm_agent.jobs import Job
+from vlm_agent.files.jobs import Job
 from vlm_agent.models.features.store.layout import DTYPE, check_extractor, checked, shards_digest
 from vlm_agent.recipe.model import FeatureSettings
 

@@ -10,11 +10,11 @@ import torch
 from rich.console import Console
 
 import vlm_agent
-from vlm_agent.checked_json import write_checked
-from vlm_agent.console import Progress
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
 from vlm_agent.errors import DatasetError
-from vlm_agent.jobs import ArrayTask
+from vlm_agent.files.checked_json import write_checked
+from vlm_agent.files.console import Progress
+from vlm_agent.files.jobs import ArrayTask
 from vlm_agent.models.features import feature_shape, load_extractor
 from vlm_agent.models.features.extractor import Extractor
 from vlm_agent.models.features.job.extraction import ShardExtraction, read_entry

@@ -10,10 +10,10 @@ from typing import Any, get_args
 
 import numpy as np
 
-from vlm_agent.checked_json import read_checked
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset, manifest_digest
 from vlm_agent.errors import DatasetError, remedy_of_missing
 from vlm_agent.files import sha256_of
+from vlm_agent.files.checked_json import read_checked
 from vlm_agent.recipe.model import FeatureSettings
 
 VERSION = 1

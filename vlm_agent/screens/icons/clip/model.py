@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 
-import vlm_agent.torch_operators  # noqa: F401 (before transformers imports torchvision)
-from vlm_agent.console import hide_loading_bars
+import vlm_agent.files.torch_operators  # noqa: F401 (before transformers imports torchvision)
 from vlm_agent.errors import CheckpointError
+from vlm_agent.files.console import hide_loading_bars
 from vlm_agent.screens.icons.crops import squared
 from vlm_agent.screens.icons.meanings import LOOKS, MEANINGS
 

@@ -9,9 +9,9 @@ from safetensors.torch import save_file
 
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files import atomic_write, share_as_created
+from vlm_agent.files.weight_files import check_digest, digest_of
 from vlm_agent.screens.icons.meanings import MEANINGS
 from vlm_agent.screens.icons.tiny.network import Network
-from vlm_agent.weight_files import check_digest, digest_of
 
 WEIGHTS = "model.safetensors"
 _FORMAT, _DIGEST = "phone_icons_tiny 1", "sha256"

@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 from vlm_agent.episodes import WIDGET_KINDS
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files import atomic_write
+from vlm_agent.files.weight_files import check_digest, digest_of
 from vlm_agent.screens.widgets.tiny.network import Network
-from vlm_agent.weight_files import check_digest, digest_of
 
 SHA256 = "4972150f2e1bed90d9a09e8bfb08030b8684ca73aea9945d93f14df3704d83ed"
 """SHA-256 of the package's file, which the card in its folder and all published results refer to."""

@@ -1,0 +1,1 @@
+"""How the weights that the package ships were made: the embedded base, the widget detector and the icon reader."""

@@ -1,0 +1,73 @@
+"""The table of a comparison and its page, from real evaluations of two served models."""
+
+from io import StringIO
+
+from rich.console import Console
+
+from vlm_agent.evaluation.comparison.page import _differences, print_table, write_page
+from vlm_agent.evaluation.comparison.results import results_of
+
+
+def test_each_agent_is_in_the_block_of_its_kind_in_the_table_and_on_the_page(two_servers):
+    content = results_of(two_servers, {}, {})
+    terminal, page = StringIO(), two_servers.layout.output / "comparison.html"
+    print_table(content, Console(file=terminal, width=120))
+    assert terminal.getvalue().count("prompted") == 2
+    assert "trained" not in terminal.getvalue()
+    write_page(page, content, two_servers.layout.shards)
+    html = page.read_text(encoding="utf-8")
+    for name in ("Enter", "End"):
+        assert html.index("Prompted: the model") < html.index(f'<th scope="row">{name}')
+    assert "Trained on the demonstrations" not in html
+
+
+def of_agents(pairs):
+    """`comparison.json` as far as tables of differences read it. `pairs`: (seed, official, its interval)."""
+    agents = {
+        key: {"name": name, "block": "trained", "rows": {str(seed): {} for seed, *_ in pairs}}
+        for key, name in (("a", "First"), ("b", "Second"))
+    }
+    strict = {"difference": 0.0, "interval": None}
+    rows = [
+        {
+            "first": "a",
+            "second": "b",
+            "seed": seed,
+            "official": dict(difference=value, interval=edges),
+            "strict": strict,
+        }
+        for seed, value, edges in pairs
+    ]
+    return {"agents": agents, "pairs": rows}
+
+
+def test_a_difference_of_one_seed_has_its_interval_in_both_directions():
+    cells = _differences(of_agents([(0, 5.0, [1.0, 9.0])]))
+    assert cells["b", "a"]["official"] == {"value": 5.0, "low": 1.0, "high": 9.0, "decided": True}
+    assert cells["a", "b"]["official"] == {"value": -5.0, "low": -9.0, "high": -1.0, "decided": True}
+    assert cells["b", "a"]["strict"] == {"value": 0.0, "low": None, "high": None, "decided": False}
+
+
+def test_a_difference_of_several_seeds_has_the_lowest_and_the_highest_one():
+    cells = _differences(of_agents([(0, 5.0, [1.0, 9.0]), (1, 1.0, [-3.0, 5.0])]))
+    assert cells["b", "a"]["official"] == {"value": 3.0, "low": 1.0, "high": 5.0, "decided": False}
+
+
+def test_a_difference_is_decided_only_if_the_intervals_of_all_seeds_are_on_the_same_side_of_0():
+    cells = _differences(of_agents([(0, 5.0, [1.0, 9.0]), (1, -5.0, [-9.0, -1.0])]))
+    assert not cells["b", "a"]["official"]["decided"]
+    cells = _differences(of_agents([(0, -5.0, [-9.0, -1.0]), (1, -4.0, [-8.0, -2.0])]))
+    assert cells["b", "a"]["official"]["decided"] and cells["a", "b"]["official"]["decided"]
+    assert not _differences(of_agents([(0, 5.0, [1.0, 9.0]), (1, 5.0, None)]))["b", "a"]["official"]["decided"]
+
+
+def test_the_terminal_has_the_differences_and_the_tokens_read_and_written(two_servers):
+    content = results_of(two_servers, {}, {})
+    content["agents"]["enter"]["rows"]["0"]["costs"] |= {"tokens read": 1234.4, "tokens written": 6.2}
+    terminal = StringIO()
+    print_table(content, Console(file=terminal, width=160))
+    printed = terminal.getvalue()
+    assert "Paired differences, points" in printed
+    assert "End − Enter" in printed
+    assert "1,234 + 6" in printed
+    assert "– + –" not in printed  # of an endpoint that reports no usage

@@ -1,0 +1,126 @@
+"""The folder of a comparison accepts more agents and seeds, and refuses what would mix two comparisons."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.comparison import plan
+from vlm_agent.evaluation.comparison.settings import Comparison, ComparisonError, Endpoint
+from vlm_agent.evaluation.comparison.stages import Layout, Stages
+from vlm_agent.files.checked_json import write_checked
+
+SIZES = {"simulated": 4, "episodes": 2, "tasks": 1}
+TRAINED = {"one": {"name": "One", "recipe": "recipes/one.yaml"}, "two": {"name": "Two", "recipe": "recipes/two.yaml"}}
+ASKS = {"name": "Asks", "agent": "asks.yaml", "served": True}
+OWN = Endpoint("http://localhost:1/v1", "m")
+
+
+FILES = ("b.yaml", "s.yaml", "asks.yaml", "recipes/one.yaml", "recipes/two.yaml")
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path, monkeypatch):
+    """The files that a comparison names, in the working directory; `tmp_path / "out"` is the comparison's."""
+    monkeypatch.chdir(tmp_path)
+    Path("recipes").mkdir()
+    for name in FILES:
+        Path(name).write_text("training: {steps: 5}\n")
+
+
+def stages(output: Path, agents: dict, endpoint: Endpoint | None = None, **changes) -> Stages:
+    content = {"name": "n", "benchmark": "b.yaml", "sizes": SIZES, "quick": SIZES, "served": {"recipe": "s.yaml"}}
+    return Stages(Comparison(agents=agents, **content | changes), Layout(output), endpoint=endpoint)
+
+
+@pytest.mark.parametrize("endpoint", [None, OWN])
+def test_agents_can_be_added_and_left_out_and_renamed(tmp_path, endpoint):
+    plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}, endpoint))
+    more = {"three": {"name": "Three", "run": "runs/three"}, "one": TRAINED["one"] | {"name": "First", "note": "n"}}
+    plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS} | more, endpoint, seeds=[0, 1]))
+    plan.write_or_verify(stages(tmp_path / "out", {"asks": ASKS, "one": TRAINED["one"]}, endpoint))
+
+
+def test_an_agent_that_was_added_is_compared_from_then_on(tmp_path):
+    plan.write_or_verify(stages(tmp_path / "out", TRAINED))
+    for scale in (2, 3):
+        with_three = stages(tmp_path / "out", TRAINED | {"three": TRAINED["one"] | {"scale": scale}})
+        if scale == 2:
+            plan.write_or_verify(with_three)
+            continue
+        for check in (plan.write_or_verify, plan.verify):
+            with pytest.raises(DatasetError, match=r"the agent three of a comparison.*\n  scale was 2, and is 3"):
+                check(with_three)
+
+
+def test_an_agent_that_prompts_the_served_model_cannot_be_added_because_that_model_learned_from_all_of_them(tmp_path):
+    plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}))
+    with pytest.raises(DatasetError, match=r'served_agents was \["asks"\], and is \["also", "asks"\]'):
+        plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS, "also": ASKS}))
+
+
+def test_at_an_endpoint_of_the_user_prompted_agents_can_be_added(tmp_path):
+    plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}, OWN))
+    plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS, "also": ASKS}, OWN))
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        (
+            "recipes/one.yaml",
+            "the agent one of a comparison.*\n  files.recipes/one.yaml.training.steps was 5, and is 9",
+        ),
+        ("asks.yaml", "the agent asks of a comparison.*\n  files.asks.yaml.training.steps was 5, and is 9"),
+        ("s.yaml", "  files.s.yaml.training.steps was 5, and is 9"),
+        ("b.yaml", "  files.b.yaml.training.steps was 5, and is 9"),
+    ],
+)
+def test_a_file_that_was_edited_is_another_comparison(tmp_path, name, line):
+    agents = TRAINED | {"asks": ASKS}
+    plan.write_or_verify(stages(tmp_path / "out", agents))
+    Path(name).write_text("# with a comment\ntraining: {steps: 5}\n")
+    plan.write_or_verify(stages(tmp_path / "out", agents))
+    Path(name).write_text("training: {steps: 9}\n")
+    with pytest.raises(DatasetError, match=line):
+        plan.write_or_verify(stages(tmp_path / "out", agents))
+
+
+def test_a_server_may_move_between_commands(tmp_path):
+    for number in (1, 2):
+        Path("asks.yaml").write_text(f"endpoint: http://gpu0{number}/v1\ntimeout: {number}\nmodel: m\n")
+        plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}))
+
+
+def test_a_folder_of_an_earlier_version_without_the_content_of_files_is_continued(tmp_path):
+    plan.write_or_verify(stages(tmp_path / "out", TRAINED))
+    for path in (tmp_path / "out").rglob("plan.json"):
+        content = json.loads(path.read_text())
+        write_checked(path, {key: value for key, value in content.items() if key not in ("files", "checksum")})
+    plan.write_or_verify(stages(tmp_path / "out", TRAINED))
+    with pytest.raises(DatasetError, match="scale was 1, and is 2"):
+        plan.write_or_verify(stages(tmp_path / "out", {"one": TRAINED["one"] | {"scale": 2}, "two": TRAINED["two"]}))
+
+
+def test_a_file_that_is_missing_is_named(tmp_path):
+    Path("asks.yaml").unlink()
+    with pytest.raises(ComparisonError, match=r"asks\.yaml cannot be read"):
+        plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}))
+    assert not (tmp_path / "out").exists()
+
+
+def test_verifying_writes_nothing(tmp_path):
+    plan.verify(stages(tmp_path / "out", TRAINED))
+    assert not (tmp_path / "out").exists()
+    plan.write_or_verify(stages(tmp_path / "out", TRAINED))
+    plan.verify(stages(tmp_path / "out", TRAINED | {"three": TRAINED["one"]}))
+    assert sorted(path.name for path in (tmp_path / "out/plans").iterdir()) == ["one", "two"]
+
+
+def test_a_refused_command_adds_no_agent(tmp_path):
+    plan.write_or_verify(stages(tmp_path / "out", TRAINED))
+    changed = {"a_new": TRAINED["one"], **TRAINED, "two": TRAINED["two"] | {"scale": 2}}
+    with pytest.raises(DatasetError, match="the agent two of a comparison"):
+        plan.write_or_verify(stages(tmp_path / "out", changed))
+    assert sorted(path.name for path in (tmp_path / "out/plans").iterdir()) == ["one", "two"]

@@ -1,0 +1,129 @@
+"""The stages of a comparison are commands that a user could type, in an order in which each has what it reads."""
+
+from pathlib import Path
+
+import pytest
+
+from vlm_agent.cli import make_parser
+from vlm_agent.evaluation.comparison.settings import SERVED, Endpoint, read_comparison
+from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, TRAIN, Layout, Stages
+
+ROOT = Path(__file__).parents[2]
+COMPARISON = read_comparison(ROOT / "eval/comparisons/five_systems.yaml", {})
+
+
+def stages(seeds: tuple[int, ...] = (0,), shards: Path | None = None, endpoint: Endpoint | None = None) -> Stages:
+    comparison = COMPARISON.model_copy(update={"seeds": list(seeds)})
+    return Stages(comparison, Layout(Path("out"), shards), endpoint=endpoint)
+
+
+@pytest.fixture(autouse=True)
+def in_the_repository(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+def test_every_stage_is_a_command(seeds):
+    parser = make_parser()
+    for stage in stages(seeds):
+        parser.parse_known_args(stage.words)
+    names = [stage.name for stage in stages(seeds)]
+    assert len(names) == len(set(names))
+
+
+def test_every_agent_is_scored_offline_and_online_with_each_seed():
+    found = [(stage.kind, *stage.owner) for stage in stages((0, 1)) if stage.kind in (OFFLINE, ONLINE)]
+    assert sorted(found) == sorted(
+        (kind, key, seed) for kind in (OFFLINE, ONLINE) for key in COMPARISON.agents for seed in (0, 1)
+    )
+
+
+def test_a_stage_comes_after_those_that_write_what_it_reads():
+    written: list[str] = []
+    for stage in stages():
+        output = stage.words[stage.words.index("--output") + 1]
+        reads = [word for word in stage.words if word.startswith("out/") and "/agents/" not in word and word != output]
+        for path in [*reads, *([] if stage.served is None else [str(stage.served)])]:
+            known = any(path == one or path.startswith(f"{one}/") or one.startswith(f"{path}/") for one in written)
+            assert known, (stage.name, path)
+        written.append(output)
+
+
+def needs(*arguments) -> dict[str, set[str]]:
+    return {stage.name: {needed.name for needed in needed} for stage, needed in stages(*arguments).with_needs()}
+
+
+def test_a_stage_needs_those_that_write_what_it_reads_and_agents_do_not_need_each_other():
+    features = "features-phone_vlm_tiny_patches"
+    found = needs((0, 1))
+    assert found["simulate"] == set()
+    assert found["train-llama_vit-0"] == found["chats-d_pot-1"] == found[features] == {"convert"}
+    assert found["train-auto_ui-0"] == found["train-auto_ui-1"] == {"convert", features}
+    assert found["offline-llama_vit-1"] == {"simulate", "convert", "train-llama_vit-1"}
+    assert found["online-llama_vit-1"] == {"train-llama_vit-1"}
+    assert found["train-served-1"] == {"chats-d_pot-1", "chats-vision_tasker-1"}
+    assert found["online-d_pot-1"] == {"train-served-1"}
+    assert found["offline-d_pot-0"] == {"simulate", "convert", "train-served-0"}
+
+
+def test_an_agent_that_reads_pixels_has_the_same_demonstrations_and_tasks_on_larger_screens():
+    found, words = needs((0, 1)), {stage.name: " ".join(stage.words) for stage in stages((0, 1))}
+    assert words["simulate_x2"].replace("aitw_x2", "aitw").replace(" --scale 2", "") == words["simulate"]
+    assert found["chats-vision_tasker-1"] == {"convert_x2"}
+    assert found["offline-vision_tasker-0"] == {"simulate", "convert_x2", "train-served-0"}
+    assert "--groups out/data/aitw/groups.json" in words["offline-vision_tasker-0"]
+    assert "--scale 2" in words["online-vision_tasker-0"]
+    assert not any("_x2" in one or "--scale" in one for name, one in words.items() if "llama_vit" in name)
+    of_user = [" ".join(stage.words) for stage in stages(shards=Path("aitw"))]
+    assert not any("_x2" in one for one in of_user) and sum("--scale 2" in one for one in of_user) == 1
+
+
+def test_on_shards_of_the_user_trainings_need_nothing():
+    found = needs((0,), Path("out"))  # a folder that contains the comparison's, as "." may
+    assert found["train-llama_vit-0"] == found["train-qwen_vl-0"] == set()
+    assert found["online-llama_vit-0"] == {"train-llama_vit-0"}
+
+
+def test_shards_of_the_user_have_their_own_benchmark_or_none():
+    def offline(layout: Layout) -> list[tuple[str, ...]]:
+        return [stage.words for stage in Stages(COMPARISON, layout) if stage.kind == OFFLINE]
+
+    assert all("eval/simulated_phone.yaml" in " ".join(words) for words in offline(Layout(Path("out"))))
+    assert not any("--benchmark" in words for words in offline(Layout(Path("out"), Path("aitw"))))
+    named = offline(Layout(Path("out"), Path("aitw"), Path("eval/aitw_standard.yaml")))
+    assert all(words[words.index("--benchmark") + 1].endswith("eval/aitw_standard.yaml") for words in named)
+
+
+def test_stages_that_may_run_at_once_write_different_agent_files():
+    prompted = [stage for stage in stages((0, 1)) if stage.prompts]
+    files = [stage.words[stage.words.index("--agent") + 1] for stage in prompted]
+    assert len(set(files)) == len(prompted) == 12
+
+
+def test_stages_in_which_a_model_runs_need_a_gpu():
+    on_cpus = {stage.name for stage in stages() if not stage.gpu}
+    data = {"simulate", "convert", "simulate_x2", "convert_x2"}
+    assert on_cpus == data | {"chats-d_pot-0", "chats-vision_tasker-0"}
+
+
+def test_shards_of_the_user_replace_the_simulated_ones():
+    (given,) = {
+        stage.words[stage.words.index("--shards") + 1] for stage in stages(shards=Path("aitw")) if stage.kind == OFFLINE
+    }
+    assert given == "aitw"
+    assert not {stage.words[0] for stage in stages(shards=Path("aitw"))} & {"simulate", "convert"}
+
+
+def test_an_endpoint_of_the_user_replaces_the_model_that_is_trained():
+    own = list(stages((0, 1), endpoint=Endpoint("http://localhost:1/v1", "m")))
+    assert SERVED not in {stage.owner[0] for stage in own if stage.owner is not None}
+    assert all(stage.served is None for stage in own)
+    prompted = [stage.owner for stage in own if stage.kind == ONLINE and COMPARISON.agents[stage.owner[0]].is_prompted]
+    assert {seed for _, seed in prompted} == {0}
+
+
+def test_quick_sizes_hold_for_every_recipe_also_for_one_with_its_own_steps():
+    quick = Stages(COMPARISON, Layout(Path("out")), quick=True)
+    for stage in quick:
+        if stage.kind == TRAIN:
+            assert stage.words[stage.words.index("--training.steps") + 1] == "4"

@@ -1,0 +1,28 @@
+"""Running a stage: a server that does not start fails the stages that ask it, and no other."""
+
+from pathlib import Path
+
+from rich.console import Console
+
+from vlm_agent.evaluation.comparison.execution import Runner
+from vlm_agent.evaluation.comparison.records import Records
+from vlm_agent.evaluation.comparison.settings import read_comparison
+from vlm_agent.evaluation.comparison.stages import SERVED, Layout, Stage, Stages
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_server_that_does_not_start_fails_its_stage_and_the_next_one_runs(tmp_path, monkeypatch):
+    """The served folder has no model, so the real server ends by itself."""
+    monkeypatch.chdir(ROOT)
+    stages = Stages(read_comparison(ROOT / "eval/comparisons/five_systems.yaml", {}), Layout(tmp_path))
+    asking = next(stage for stage in stages if stage.served is not None)
+    records, console = Records(tmp_path), Console(record=True, width=300)
+    (tmp_path / "runs" / f"{SERVED}_0" / "model").mkdir(parents=True)
+    (tmp_path / "runs" / f"{SERVED}_0" / "model" / "config.json").write_text("{}")
+    with Runner(stages, records, console) as runner:
+        assert runner.run(asking) == 1
+        assert runner.run(Stage("catalogue", ("recipes",))) == 0
+    assert records.why_not_done(asking) == f"{asking.name} failed with status 1; see {records.log(asking)}"
+    assert "`transformers serve` did not start" in records.log(asking).read_text()
+    assert "`transformers serve` did not start" in console.export_text()

@@ -1,0 +1,123 @@
+"""A job's folder is resumed by the same command only, and held by one process at a time."""
+
+import errno
+import json
+from dataclasses import replace
+
+import pytest
+
+from vlm_agent.errors import DatasetError
+from vlm_agent.files.jobs import Job
+
+
+@pytest.fixture
+def job(tmp_path):
+    return Job(tmp_path / "out", "an experiment", plan=".work/plan.json", lock=".work/lock", identity_key="decides")
+
+
+def test_the_first_run_writes_the_plan_and_the_same_run_is_accepted(job):
+    job.write_or_verify_plan({"decides": {"seed": 1}, "where": "here"})
+    job.write_or_verify_plan({"decides": {"seed": 1}, "where": "there"})
+    assert job.read_plan() == {"decides": {"seed": 1}, "where": "here"}
+
+
+def test_every_difference_is_named(job):
+    job.write_or_verify_plan({"decides": {"seed": 1, "model": {"name": "a", "size": 3}}})
+    with pytest.raises(DatasetError) as error:
+        job.write_or_verify_plan({"decides": {"seed": 2, "model": {"name": "a"}, "steps": [1]}})
+    first, *lines = str(error.value).splitlines()
+    assert first.startswith(f"{job.folder} holds an experiment with other settings; ")
+    assert lines == ["  seed was 1, and is 2", "  model.size was 3, and is null", "  steps was null, and is [1]"]
+
+
+def test_a_job_can_compare_in_its_own_words(job):
+    job.write_or_verify_plan({"decides": {"seed": 1}})
+    with pytest.raises(DatasetError, match="another seed"):
+        job.write_or_verify_plan({"decides": {"seed": 2}}, lambda before, now: ["another seed"])
+    job.write_or_verify_plan({"decides": {"seed": 2}}, lambda before, now: [])
+
+
+def test_without_an_identity_key_the_whole_plan_counts(tmp_path):
+    job = Job(tmp_path, "an experiment")
+    job.write_or_verify_plan({"seed": 1})
+    with pytest.raises(DatasetError, match="where was null, and is"):
+        job.write_or_verify_plan({"seed": 1, "where": "here"})
+
+
+def test_a_folder_of_something_else_is_refused(job):
+    job.folder.mkdir()
+    (job.folder / ".work").mkdir()
+    (job.folder / ".plan.json.0123.partial").touch()  # another task of the array is writing
+    job.check_folder()
+    (job.folder / "thesis.tex").touch()
+    with pytest.raises(DatasetError, match="is not empty and does not hold an experiment"):
+        job.write_or_verify_plan({"decides": {}})
+    with pytest.raises(DatasetError, match="is a file; an experiment needs a folder"):
+        Job(job.folder / "thesis.tex", "an experiment").check_folder()
+    with pytest.raises(DatasetError, match=r"does not hold an experiment: .*plan\.json is missing"):
+        job.read_plan()
+
+
+def test_a_plan_of_another_command_is_neither_damaged_nor_compared(tmp_path):
+    """Both commands may name their plan plan.json; the remedy must not be to remove the other one's results."""
+    with_identity = Job(tmp_path / "evaluation", "an evaluation", identity_key="described")
+    with_identity.write_or_verify_plan({"described": {"seed": 1}, "given": {}})
+    whole = Job(tmp_path / "comparison", "a comparison")
+    whole.write_or_verify_plan({"agents": ["a"], "quick": False})
+    for job, folder, plan in (
+        (with_identity, whole.folder, {"described": {"seed": 1}, "given": {}}),
+        (whole, with_identity.folder, {"agents": ["a"], "quick": False}),
+    ):
+        foreign = replace(job, folder=folder)
+        with pytest.raises(DatasetError, match=f"does not hold {job.noun}.* is of another command; choose another"):
+            foreign.write_or_verify_plan(plan)
+    with pytest.raises(DatasetError, match="is of another command"):
+        replace(with_identity, folder=whole.folder).read_plan()
+
+
+def test_a_long_value_is_cut_in_the_message(job):
+    job.write_or_verify_plan({"decides": {"ids": list(range(10_000))}})
+    with pytest.raises(DatasetError) as error:
+        job.write_or_verify_plan({"decides": {"ids": []}})
+    assert len(str(error.value)) < 1000
+    assert "58,890 characters), and is []" in str(error.value)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", json.dumps({"decides": 3})])
+def test_a_damaged_plan_is_named(job, content):
+    job.plan_path.parent.mkdir(parents=True)
+    job.plan_path.write_text(content)
+    with pytest.raises(DatasetError, match=r"plan\.json is damaged.*; remove .* and start again"):
+        job.write_or_verify_plan({"decides": {}})
+
+
+def test_a_folder_is_held_by_one_process_or_shared_by_an_array(job):
+    with (
+        job.locked(shared=True),
+        job.locked(shared=True),
+        pytest.raises(DatasetError, match="another process is writing an experiment to"),
+        job.locked(),
+    ):
+        pass
+    with job.locked(), pytest.raises(DatasetError, match="another process"), job.locked(shared=True):
+        pass
+
+
+def test_only_the_process_that_holds_a_folder_removes_partial_files(job):
+    job.folder.mkdir()
+    left = job.folder / ".file.0123.partial"
+    left.touch()
+    with job.locked(shared=True):
+        assert left.exists()
+    with job.locked():
+        assert not left.exists()
+        left.touch()
+    assert not left.exists()
+
+
+def test_a_full_disk_is_an_error_that_names_the_folder_and_other_errors_stay(job):
+    refusal = rf"cannot write to {job.folder}: No space left .* again to resume"
+    with pytest.raises(DatasetError, match=refusal), job.locked():
+        raise OSError(errno.ENOSPC, "full")
+    with pytest.raises(FileNotFoundError), job.locked():
+        raise FileNotFoundError(errno.ENOENT, "missing")

@@ -1,0 +1,129 @@
+"""Simulated data sets: the same bytes for the same arguments, and nothing shared between splits."""
+
+import gzip
+import hashlib
+import io
+import json
+from dataclasses import astuple, replace
+from pathlib import Path
+
+import pytest
+from helpers.aitw_episodes import read_episodes
+from rich.console import Console
+
+from vlm_agent.cli import main
+from vlm_agent.datasets.convert import convert
+from vlm_agent.datasets.selection import read_splits
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.sources.aitw import SUBSETS
+from vlm_agent.errors import DatasetError
+from vlm_agent.simulator.demonstrations import phone_seed, simulate, simulate_episode
+
+SMALL = (112, 64)
+
+
+def quiet() -> Console:
+    return Console(file=io.StringIO())
+
+
+def digest(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    output = tmp_path_factory.mktemp("simulated") / "data"
+    simulate(output, 40, seed=3, sizes=(SMALL, (128, 72)), workers=1, console=quiet())
+    return output
+
+
+def test_without_thoughts_the_data_are_what_they_were_before_the_option_existed(tmp_path):
+    simulate(tmp_path / "data", 10, seed=3, sizes=(SMALL, (128, 72)), workers=1, console=quiet())
+    contents = hashlib.sha256()
+    for path in sorted(path for path in (tmp_path / "data").rglob("*") if path.is_file()):
+        contents.update(str(path.relative_to(tmp_path / "data")).encode())
+        contents.update(gzip.decompress(path.read_bytes()) if path.suffix != ".json" else path.read_bytes())
+    assert contents.hexdigest() == "7f952f4535b8d4c59b10d640f5cdbec0ee0f63ec60d959ab528abb27d007a998"
+
+
+def test_the_scale_changes_only_pixels(tmp_path):
+    shards = []
+    for scale in (1, 2):
+        data, shard = tmp_path / f"data_{scale}", tmp_path / f"shards_{scale}"
+        words = ("--episodes", "6", "--thoughts", "--size", "112x64", "--scale", str(scale))
+        assert main(["simulate", "--output", str(data), *words]) == 0
+        convert("aitw", [data], shard, [data / "splits.json"], quiet(), workers=1)
+        shards.append(ShardDataset(shard))
+    assert len(shards[0]) == len(shards[1])
+    for number in range(len(shards[0])):
+        plain, scaled = (dataset[number] for dataset in shards)
+        assert (plain.id, plain.goal) == (scaled.id, scaled.goal)
+        for one, other in zip(plain.steps, scaled.steps, strict=True):
+            assert one.size == (112, 64) and other.size == (224, 128)
+            assert astuple(replace(one, screenshot=None)) == astuple(replace(other, screenshot=None))
+
+
+def test_thoughts_pass_from_the_expert_through_records_to_shards(tmp_path):
+    assert (
+        main(["simulate", "--output", str(tmp_path / "data"), "--episodes", "6", "--thoughts", "--size", "112x64"]) == 0
+    )
+    convert("aitw", [tmp_path / "data"], tmp_path / "shards", [tmp_path / "data/splits.json"], quiet(), workers=1)
+    dataset = ShardDataset(tmp_path / "shards")
+    stored = {(episode := dataset.without_pixels(index)).id: episode for index in range(len(dataset))}
+    for seed in range(4):
+        original, _ = simulate_episode(seed, "train", SMALL, thoughts=True)
+        texts = [step.coat for step in original.steps]
+        assert None not in texts and [step.coat for step in stored[original.id].steps] == texts
+        plans = [step.plan for step in original.steps]
+        assert None not in plans and [step.plan for step in stored[original.id].steps] == plans
+
+
+def test_the_number_of_workers_changes_no_byte(written, tmp_path):
+    simulate(tmp_path / "again", 40, seed=3, sizes=(SMALL, (128, 72)), workers=2, console=quiet())
+    assert digest(tmp_path / "again") == digest(written)
+
+
+def test_what_was_written_reads_back_as_the_episodes_that_were_simulated(written):
+    splits = read_splits([written / "splits.json"]).labels
+    groups = json.loads((written / "groups.json").read_text())
+    episodes = [episode for path in sorted(written.glob("*/*")) for episode in read_episodes(path)]
+    assert len(episodes) == 40
+    assert {episode.id for episode in episodes} == set(splits)
+    assert sorted(list(splits.values()).count(split) for split in set(splits.values())) == [4, 4, 32]
+    assert set(groups["memory_goals"]) <= set(splits)
+    numbers = {str(phone_seed((3 << 32) + index, "train")): (3 << 32) + index for index in range(32)}
+    for episode in [episode for episode in episodes if episode.id in numbers][:5]:
+        size = episode.steps[0].size
+        original, _ = simulate_episode(numbers[episode.id], "train", size)
+        assert [step.action for step in episode.steps] == [step.action for step in original.steps]
+        assert [step.elements for step in episode.steps] == [step.elements for step in original.steps]
+        assert all((a.screenshot == b.screenshot).all() for a, b in zip(episode.steps, original.steps, strict=True))
+        assert episode.goal == original.goal
+        assert episode.device_type == f"simulated_{size[1]}x{size[0]}"
+
+
+def test_a_folder_with_something_in_it_is_refused(written):
+    with pytest.raises(DatasetError, match="not an empty folder"):
+        simulate(written, 5, console=quiet())
+
+
+def test_what_an_interrupted_run_left_does_not_matter(written, tmp_path):
+    (tmp_path / ".data.partial").mkdir()
+    (tmp_path / ".data.partial" / "rubbish").write_text("x")
+    simulate(tmp_path / "data", 40, seed=3, sizes=(SMALL, (128, 72)), workers=1, console=quiet())
+    assert digest(tmp_path / "data") == digest(written)
+
+
+@pytest.mark.parametrize("shares", [{}, {"train": 0.5}, {"train": 1.0, "dev": 0.0}, {"train": 1.5, "test": -0.5}])
+def test_invalid_shares_are_refused(tmp_path, shares):
+    with pytest.raises(DatasetError):
+        simulate(tmp_path / "data", 5, splits=shares, console=quiet())
+    assert not (tmp_path / "data").exists()
+
+
+def test_phones_are_never_shared_between_splits_and_subsets_come_equally_often():
+    seeds = {split: {phone_seed(index, split) for index in range(2000)} for split in ("train", "validation", "test")}
+    assert len(set.union(*seeds.values())) == 6000
+    subsets = [simulate_episode(index, "train", SMALL)[0].subset for index in range(150)]
+    assert all(18 <= subsets.count(subset) <= 42 for subset in SUBSETS)

@@ -1,0 +1,282 @@
+"""The acting loop: screenshot, answer, guard, action, until the agent declares the end or a limit stops the run.
+
+with TraceWriter(folder, heading) as trace:
+    ending = act(agent, device, goal, trace, Guard())
+"""
+
+import hashlib
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from vlm_agent.agents import Agent, Answer, NoAnswerError, Turn
+from vlm_agent.datasets.sources.trace_writer import TraceWriter
+from vlm_agent.datasets.sources.traces import DONE, FAILED, IN_DOUBT, UNPARSED, WITHHELD, TraceStep
+from vlm_agent.devices import Device
+from vlm_agent.devices.acting.guard import Guard, Proposal
+from vlm_agent.devices.errors import (
+    ActionInDoubtError,
+    DeviceError,
+    RefusedError,
+    UnknownAppError,
+    UntypableTextError,
+)
+from vlm_agent.episodes import Action, CoatTexts, Screen, UiElement, below_status_bar, is_black, is_same_screen
+
+_LOG = logging.getLogger(__name__)
+
+STEP_LIMIT, LOOP, NO_ACTION, STOPPED = "step_limit", "loop", "unparsed", "stopped"
+
+_BLACK = (
+    "the picture of the screen is black: a window that forbids pictures of itself, as in banking apps, or a display "
+    "that is off. The agent sees nothing. Such steps are marked in the trace, and no training data are made of them"
+)
+
+_SAME_AGAIN = "the answer was not an action, and the screen is as it was: the same prompt would get the same answer"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a run.
+
+    A run stops after `steps` steps, when the same action on the same screen occurs for the `repeats`-th time, and after
+    `unparsed` consecutive answers that are not actions, each on another screen: on the same one it stops at once.
+    """
+
+    steps: int = 30
+    repeats: int = 3
+    unparsed: int = 3
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The end of a run.
+
+    `reason`: complete or impossible if the agent declared it, otherwise the limit or guard that stopped the run (see
+    `guard.py`). `steps`: the number of answers; `unparsed` of them were not actions, and `in_doubt` of the actions may
+    or may not have been executed. `tokens`: (read, written) in total, `calls`: requests to a model; None if the agent
+    does not count them. `seconds`: seconds of screen, agent and action, of a reply from disk those until it was
+    received. `beyond_context`: answers beyond the context of the agent's model. `failed`: the actions that the phone
+    did not perform, `black` the steps whose screenshot was black.
+    """
+
+    reason: str
+    message: str
+    steps: int
+    unparsed: int
+    in_doubt: int
+    tokens: tuple[int, int] | None
+    seconds: dict[str, float]
+    calls: int | None = None
+    beyond_context: int = 0
+    failed: int = 0
+    black: int = 0
+
+    @property
+    def is_declared(self) -> bool:
+        return self.reason in (Action.complete().name, Action.impossible().name)
+
+
+@dataclass(frozen=True)
+class ProposedStep:
+    """A step before its action is executed, for `watch`.
+
+    `picture`: the file of its screenshot. `elements`: None if the phone does not provide them.
+    """
+
+    number: int
+    picture: Path
+    answer: Answer
+    activity: str
+    elements: tuple[UiElement, ...] | None = None
+
+
+def never_stop(_: ProposedStep) -> bool:
+    return False
+
+
+def act(
+    agent: Agent,
+    device: Device,
+    goal: str,
+    trace: TraceWriter,
+    guard: Guard,
+    limits: Limits = Limits(),
+    watch: Callable[[ProposedStep], bool] = never_stop,
+    warn: Callable[[str], None] = _LOG.warning,
+) -> Ending:
+    """Runs the agent on the device and writes every step to the trace.
+
+    `watch` is called with every step before its action is executed; the run stops if it returns True. If the connection
+    breaks during an action, the action is not repeated: the agent sees the next screen and decides. An action that the
+    phone refuses changes nothing, such as opening an app that it does not have, and the run continues. `warn` gets
+    messages for the user; by default they are logged.
+
+    Raises DeviceError if the phone is lost, NoAnswerError if the agent fails, and every exception of the agent. The
+    trace is complete in each case.
+    """
+    return _Run(agent, device, goal, trace, guard, limits, watch, warn).play()
+
+
+@dataclass
+class _Run:
+    agent: Agent
+    device: Device
+    goal: str
+    trace: TraceWriter
+    guard: Guard
+    limits: Limits
+    watch: Callable[[ProposedStep], bool]
+    warn: Callable[[str], None]
+    history: list[Turn] = field(default_factory=list)
+    steps: int = 0
+    unparsed: int = 0
+    unread: list[Screen] = field(default_factory=list)
+    """The screens since the last action, each with an answer that was not an action."""
+    in_doubt: int = 0
+    failed: int = 0
+    black: int = 0
+    beyond_context: int = 0
+    tokens: list[tuple[int, int] | None] = field(default_factory=list)
+    calls: list[int | None] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    repetitions: Counter[tuple[bytes, Action]] = field(default_factory=Counter)
+
+    def play(self) -> Ending:
+        while True:
+            if self.steps == self.limits.steps:
+                return self._end(STEP_LIMIT, f"stopped at the limit of {self.steps} steps")
+            if (end := self._step()) is not None:
+                return self._end(*end)
+
+    def _step(self) -> tuple[str, str] | None:
+        """(reason, message) if the run ends with this step, else None."""
+        start = time.perf_counter()
+        pixels, elements = self.device.screenshot(), self.device.elements()
+        screen = Screen(pixels, elements, self.device.activity, episode=self.trace.heading.id, step=self.steps)
+        seconds = {"screen": time.perf_counter() - start}
+        if self.history:  # the effect of the last action, before a control hides the screens
+            last = self.history[-1]
+            changed = not last.failed and not is_same_screen(last.screen, screen)
+            self.history[-1] = replace(last, changed=changed)
+        if any(_are_equal(screen, other) for other in self.unread):
+            return NO_ACTION, _SAME_AGAIN  # an agent has no other input but the number of the step
+        start = time.perf_counter()
+        answer = self.agent.act(self.goal, tuple(self.history), screen)
+        seconds["agent"] = time.perf_counter() - start + answer.seconds_on_disk
+        if answer.failed is not None:
+            raise NoAnswerError(answer.failed)
+        for part, duration in seconds.items():
+            self._add_seconds(part, duration)
+        self.tokens.append(answer.usage.tokens)
+        self.calls.append(answer.usage.calls)
+        self.beyond_context += answer.beyond_context
+        number = self.steps
+        self.steps += 1
+        picture = self.trace.screen(number, pixels, elements)
+        step = TraceStep(number, picture.name, screen.activity, elements, answer.text, answer.action)
+        step = self._marked(step, pixels)
+        texts = CoatTexts() if answer.thoughts is None else answer.thoughts
+        step = replace(step, thought=texts.think, intent=texts.action, plan=answer.plan)
+        self.trace.step(replace(step, tokens=answer.usage.tokens, seconds=seconds), answer.types_later)
+        if self.watch(ProposedStep(number, picture, answer, screen.activity, elements)):
+            self.trace.outcome(number, WITHHELD)
+            return STOPPED, "stopped by a key"
+        if answer.action is None:
+            return self._no_action(number, screen, answer)
+        self.unread.clear()
+        refusal = self._loop(pixels, answer.action)
+        if refusal is None:
+            refusal = self.guard.refusal(Proposal(number, self.goal, screen.activity, elements, answer.action))
+        if refusal is not None:
+            self.trace.outcome(number, WITHHELD)
+            return refusal
+        outcome = self._perform(number, answer.action)
+        turn = Turn(screen, answer, answer.action, answer.thoughts, outcome == IN_DOUBT, failed=outcome == FAILED)
+        self.history.append(turn)
+        return (answer.action.name, "") if answer.action.is_status else None
+
+    def _marked(self, step: TraceStep, pixels: np.ndarray) -> TraceStep:
+        """The step with a mark if its screen is black. Warns at the first one."""
+        if not is_black(pixels):
+            return step
+        self.black += 1
+        if self.black == 1:
+            self.warn(f"Step {step.number + 1}: {_BLACK}.")
+        return replace(step, black=True)
+
+    def _no_action(self, number: int, screen: Screen, answer: Answer) -> tuple[str, str] | None:
+        self.trace.outcome(number, UNPARSED)
+        self.unparsed += 1
+        self.unread.append(screen)
+        if len(self.unread) < self.limits.unparsed:
+            return None
+        notes = ", ".join(note for reply in answer.replies for note in reply)
+        last = f"; the reply to the last one: {notes}" if notes else ""
+        return NO_ACTION, f"{len(self.unread)} consecutive answers were not actions{last}"
+
+    def _loop(self, pixels: np.ndarray, action: Action) -> tuple[str, str] | None:
+        key = (hashlib.sha256(np.ascontiguousarray(below_status_bar(pixels)).data).digest(), action)
+        self.repetitions[key] += 1
+        if self.repetitions[key] < self.limits.repeats:
+            return None
+        return LOOP, f"the same action on the same screen {self.repetitions[key]} times"
+
+    def _perform(self, number: int, action: Action) -> str:
+        """The outcome: DONE, IN_DOUBT or FAILED."""
+        start, outcome, message = time.perf_counter(), IN_DOUBT, ""
+        try:
+            self.device.perform(action)
+            outcome = DONE
+        except ActionInDoubtError:
+            self.in_doubt += 1
+        except (RefusedError, UnknownAppError, UntypableTextError) as error:
+            # The agent sees the unchanged screen next; the loop limit ends repeats.
+            outcome, message = FAILED, str(error)
+            self.failed += 1
+            self.warn(f"Step {number + 1} failed, the phone did not perform it: {message}")
+        except DeviceError as error:
+            outcome, message = FAILED, str(error)
+            raise
+        finally:
+            seconds = time.perf_counter() - start
+            self._add_seconds("action", seconds)
+            self.trace.outcome(number, outcome, seconds, message)
+        return outcome
+
+    def _add_seconds(self, part: str, seconds: float) -> None:
+        self.seconds[part] = self.seconds.get(part, 0.0) + seconds
+
+    def _end(self, reason: str, message: str) -> Ending:
+        counts_by_step = [tokens for tokens in self.tokens if tokens is not None]
+        tokens = None
+        if counts_by_step and len(counts_by_step) == len(self.tokens):
+            tokens = sum(read for read, _ in counts_by_step), sum(written for _, written in counts_by_step)
+        calls = [count for count in self.calls if count is not None]
+        total = sum(calls) if calls and len(calls) == len(self.calls) else None
+        counts = {"steps": self.steps, "unparsed": self.unparsed, "in_doubt": self.in_doubt}
+        seconds = dict(self.seconds)
+        self.trace.end(reason, message, **counts, tokens=tokens, seconds=seconds)
+        return Ending(
+            reason,
+            message,
+            **counts,
+            tokens=tokens,
+            seconds=seconds,
+            calls=total,
+            beyond_context=self.beyond_context,
+            failed=self.failed,
+            black=self.black,
+        )
+
+
+def _are_equal(first: Screen, second: Screen) -> bool:
+    """Whether an agent sees the same, to the pixel."""
+    if first.pixels is None or second.pixels is None or not np.array_equal(first.pixels, second.pixels):
+        return False
+    return (first.elements, first.activity) == (second.elements, second.activity)

@@ -1,1 +1,0 @@
-"""The checks of `vlm-agent doctor`, one file each."""

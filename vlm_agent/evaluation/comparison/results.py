@@ -1,0 +1,264 @@
+"""The numbers of a comparison, from the folders of its stages: rows, paired differences, and screens that divide."""
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vlm_agent.datasets.shards.dataset import manifest_digest
+from vlm_agent.evaluation.comparison.evaluated import (
+    read_data,
+    read_metrics,
+    read_online,
+    read_origin,
+    read_parameters,
+    read_seconds,
+)
+from vlm_agent.evaluation.comparison.settings import SERVED, Contestant
+from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, TRAIN, Stages, name_of
+from vlm_agent.evaluation.identity import AGENT
+from vlm_agent.evaluation.offline.plan import TEXTS
+from vlm_agent.evaluation.offline.run import CEILING, MOST_FREQUENT
+from vlm_agent.evaluation.online.evaluate import EXPERT
+from vlm_agent.evaluation.scoring.comparison import compare as compare_runs
+from vlm_agent.evaluation.scoring.dialects import SCORERS
+from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
+
+DIVIDING = 24
+"""Screens on the page."""
+
+_SEED = 0
+
+FIGURES = ("official", "strict", "complete match", "success")
+"""In percent. Complete match is by the official scorer, success is online."""
+
+
+def results_of(
+    stages: Stages, ran: Mapping[str, Mapping[str, Any]], failed: Mapping[tuple[str, int], str]
+) -> dict[str, Any]:
+    """The content of `comparison.json`.
+
+    `agents`: by key, who it is, the `origin` of its settings with their `overrides`, and its `rows` by seed: `figures`
+    and `intervals` in percent, `controls`, `costs`, the data that the model was `trained on`, with which `hardware` and
+    commit, and where the `texts` come from that it reads offline. `baselines`: figures without a model. `pairs`:
+    differences of every two agents with the same seed, with 95 % intervals of a bootstrap over episodes. `dividing`:
+    steps about which most agents disagree, with the verdicts; steps count from 0.
+    """
+    agents = {key: _agent(stages, key, agent, ran, failed) for key, agent in stages.comparison.agents.items()}
+    finished = {
+        (key, int(seed)): stages.layout.of(OFFLINE, key, int(seed))
+        for key, about in agents.items()
+        for seed in about["rows"]
+    }
+    judged = {owner: judge_steps(folder / "predictions.parquet") for owner, folder in finished.items()}
+    return {
+        "name": stages.comparison.name,
+        "about": stages.comparison.about,
+        "facts": _facts(stages, finished),
+        "agents": agents,
+        "baselines": _baselines(stages, finished),
+        "pairs": list(_pairs(stages, judged)),
+        "dividing": dividing_steps(_of_one_seed(judged)),
+        "stages": dict(ran),
+    }
+
+
+def _facts(stages: Stages, finished: Mapping[tuple[str, int], Path]) -> dict[str, Any]:
+    benchmark = stages.layout.benchmark(stages.comparison.benchmark)
+    facts = ({} if benchmark is None else {"benchmark": str(benchmark)}) | {
+        "shards": str(stages.layout.shards),
+        "seeds": stages.comparison.seeds,
+        "tasks": stages.sizes.tasks,
+    }
+    for folder in finished.values():
+        scores = read_metrics(folder)[AGENT]
+        overall = scores["official"]["overall"]
+        return facts | {"split": scores["about"]["split"], "episodes": overall["episodes"], "steps": overall["steps"]}
+    return facts
+
+
+def _agent(
+    stages: Stages,
+    key: str,
+    agent: Contestant,
+    ran: Mapping[str, Mapping[str, Any]],
+    failed: Mapping[tuple[str, int], str],
+) -> dict[str, Any]:
+    seeds = stages.seeds_of(agent)
+    finished = [seed for seed in seeds if (key, seed) not in failed]
+    return {
+        "name": agent.name,
+        "paper": agent.paper,
+        "block": block_of(stages, key, agent, finished),
+        "origin": str(agent.run or agent.recipe or agent.agent),
+        "overrides": dict(agent.overrides),
+        "note": agent.note,
+        "scale": agent.scale,
+        "failed": {str(seed): failed[key, seed] for seed in seeds if (key, seed) in failed},
+        "rows": {str(seed): _row(stages, key, agent, seed, ran) for seed in finished},
+    }
+
+
+def block_of(stages: Stages, key: str, agent: Contestant, finished: list[int]) -> str:
+    """The block of its row: `trained` on the comparison's shards, `elsewhere` (a run of other data), `prompted`."""
+    if agent.is_prompted:
+        return "prompted"
+    if agent.run is None or not finished:
+        return "trained"
+    _, shards = read_data(stages.layout.run(key, agent, finished[0]))
+    here = {manifest_digest(folder) for folder in {stages.layout.shards, stages.layout.shards_at(agent.scale)}}
+    return "trained" if shards in here else "elsewhere"
+
+
+def _row(
+    stages: Stages, key: str, agent: Contestant, seed: int, ran: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    metrics = read_metrics(stages.layout.of(OFFLINE, key, seed))
+    online = read_online(stages.layout.of(ONLINE, key, seed))[AGENT]["overall"]
+    success = {"success": online["success"]}, {"success": online["interval"]}
+    figures, intervals = _figures(metrics[AGENT])
+    training = ran.get(name_of(TRAIN, SERVED if agent.served else key, seed), {})
+    run = _run(stages, key, agent, seed)
+    return {
+        "figures": figures | success[0],
+        "intervals": intervals | success[1],
+        "controls": {
+            name: dict(zip(("figures", "intervals"), _figures(scores), strict=True))
+            for name, scores in metrics.items()
+            if name not in (AGENT, MOST_FREQUENT, CEILING)
+        },
+        "costs": _costs(metrics[AGENT], online)
+        | {
+            "peak memory, GB": ran.get(name_of(OFFLINE, key, seed), {}).get("peak_gb"),
+            "parameters": None if run is None else read_parameters(run),
+            "training, s": _training_seconds(run, training),
+        },
+        "trained on": "" if run is None else read_data(run)[0],
+        "hardware": "" if run is None else read_origin(run),
+        "texts": metrics[AGENT]["about"].get(TEXTS, {}),
+    }
+
+
+def _training_seconds(run: Path | None, stage: Mapping[str, Any]) -> float | None:
+    """Seconds as the run records them; else those of its stage, which include the start of its process."""
+    recorded = None if run is None else read_seconds(run)
+    return stage.get("seconds") if recorded is None else recorded
+
+
+def _figures(scores: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    official, strict = (scores[scorer]["overall"] for scorer in SCORERS)
+    places = {
+        "official": (official, "partial_match"),
+        "strict": (strict, "partial_match"),
+        "complete match": (official, "complete_match"),
+    }
+    figures = {name: row[share] for name, (row, share) in places.items()}
+    return figures, {name: row.get("intervals", {}).get(share) for name, (row, share) in places.items()}
+
+
+def _costs(scores: Mapping[str, Any], online: Mapping[str, Any]) -> dict[str, float | None]:
+    """Of a step: seconds as on a phone, one step after the other; tokens and calls as on recorded episodes."""
+    overall, cost = scores["official"]["overall"], scores.get("cost", {})
+    steps = overall["steps"] / overall["episodes"]
+
+    def a_step(name: str) -> float | None:
+        return None if cost.get(name) is None else cost[name] / steps
+
+    return {
+        "seconds a step": online["cost"]["seconds_a_step"],
+        "tokens read": a_step("tokens_read"),
+        "tokens written": a_step("tokens_written"),
+        "calls": a_step("calls"),
+    }
+
+
+def _run(stages: Stages, key: str, agent: Contestant, seed: int) -> Path | None:
+    """The run whose model answers; None for a model on the user's server."""
+    if agent.is_prompted and not (agent.served and stages.is_served_here):
+        return None
+    return stages.layout.of("runs", SERVED, seed) if agent.is_prompted else stages.layout.run(key, agent, seed)
+
+
+def _baselines(stages: Stages, finished: Mapping[tuple[str, int], Path]) -> dict[str, Any]:
+    """Scores without a model, which are the same for all agents; the expert does the online tasks."""
+    for (key, seed), folder in finished.items():
+        metrics = read_metrics(folder)
+        rows = {
+            name: dict(zip(("figures", "intervals"), _figures(metrics[name]), strict=True))
+            for name in (MOST_FREQUENT, CEILING)
+            if name in metrics
+        }
+        online = read_online(stages.layout.of(ONLINE, key, seed))
+        for name in (EXPERT, *(one for one in online if one not in (AGENT, EXPERT))):
+            overall = online[name]["overall"]
+            rows[name] = {
+                "figures": {"success": overall["success"]},
+                "intervals": {"success": overall["interval"]},
+            }
+        return rows
+    return {}
+
+
+def _pairs(stages: Stages, judged: Mapping[tuple[str, int], JudgedSteps]) -> Iterator[dict[str, Any]]:
+    """Differences second - first in points, of agents with the same seed; agents with one seed pair with all seeds."""
+    agents = stages.comparison.agents
+    for first, second in combinations(agents, 2):
+        for seed in stages.comparison.seeds:
+            one, other = (_of_seed(judged, key, seed, stages.comparison.seeds[0]) for key in (first, second))
+            if one is None or other is None or not {(first, seed), (second, seed)} & judged.keys():
+                continue
+            found = compare_runs(one, other)
+            yield {
+                "first": first,
+                "second": second,
+                "seed": seed,
+                **{
+                    scorer: {
+                        name: found[scorer]["overall"]["partial_match"][name] for name in ("difference", "interval")
+                    }
+                    for scorer in SCORERS
+                },
+            }
+
+
+def _of_seed(judged: Mapping[tuple[str, int], JudgedSteps], key: str, seed: int, only: int) -> JudgedSteps | None:
+    """Of an agent that has no seeds, its only result."""
+    return judged.get((key, seed), judged.get((key, only)))
+
+
+def _of_one_seed(judged: Mapping[tuple[str, int], JudgedSteps]) -> dict[str, JudgedSteps]:
+    """The first finished seed of each agent."""
+    chosen: dict[str, JudgedSteps] = {}
+    for (key, _), steps in judged.items():
+        chosen.setdefault(key, steps)
+    return chosen
+
+
+def dividing_steps(judged: Mapping[str, JudgedSteps], count: int = DIVIDING) -> list[dict[str, Any]]:
+    """The steps about which agents disagree most by the strict scorer: those that nearest to half of the agents get
+    right. Further steps of an episode come after one of each episode. Among equals they are drawn at random, by a fixed
+    seed."""
+    if len(judged) < 2:
+        return []
+    first = next(iter(judged.values()))
+    rows = [
+        (str(first.episode_ids[episode]), int(step)) for episode, step in zip(first.episode, first.step, strict=True)
+    ]
+    right = np.array([[bool(steps.right["strict"][steps.row_of(*row)]) for row in rows] for steps in judged.values()])
+    split = np.minimum(right.sum(axis=0), len(judged) - right.sum(axis=0))
+    drawn = np.random.default_rng(_SEED).permutation(len(rows))
+    in_file_order = sorted(range(len(rows)), key=rows.__getitem__)  # the draw does not depend on the file's order
+    order = sorted((in_file_order[place] for place in drawn), key=lambda row: -split[row])
+    dividing = [row for row in order if split[row]]
+    best = {rows[row][0]: row for row in reversed(dividing)}
+    chosen = sorted(dividing, key=lambda row: best[rows[row][0]] != row)[:count]
+    return [
+        {
+            "episode": rows[row][0],
+            "step": rows[row][1],
+            "right": {key: bool(right[number, row]) for number, key in enumerate(judged)},
+        }
+        for row in chosen
+    ]

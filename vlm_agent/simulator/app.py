@@ -1,0 +1,124 @@
+"""The base class of the simulated phone's apps: a stack of pages, text fields, scrolling."""
+
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from vlm_agent.simulator.drawing.canvas import Canvas
+from vlm_agent.simulator.drawing.page import Page, draw_page
+
+if TYPE_CHECKING:
+    from vlm_agent.simulator.phone import SimulatedPhone
+
+
+def package_of(app: str) -> str:
+    """The Android package name of an app."""
+    return f"org.{app.lower().replace(' ', '')}"
+
+
+@dataclass(slots=True)
+class Route:
+    """A page on the stack. `about` is the page's subject; its type depends on the page. `scroll`, its `limit` and the
+    offsets of `strips` are in canvas units."""
+
+    name: str
+    about: Any = None
+    scroll: float = 0.0
+    limit: float = 0.0
+    strips: dict[str, float] = field(default_factory=dict)
+
+
+class App:
+    """Subclasses return their pages from `page()` and keep their state in plain attributes.
+
+    `fields`: key → content of a text field.
+    """
+
+    home = "home"
+
+    def __init__(self, phone: "SimulatedPhone", name: str, rng: random.Random) -> None:
+        self.phone = phone
+        self.name = name
+        self.rng = rng
+        self.fields: dict[str, str] = {}
+        self.routes = [Route(self.home)]
+        self.fill(rng)
+
+    def fill(self, rng: random.Random) -> None:
+        """Create the app's contents from `rng`."""
+
+    @property
+    def route(self) -> Route:
+        return self.routes[-1]
+
+    def page(self) -> Page:
+        """The page of the current route; by default, the method with the route's name returns it (`_home` for
+        `home`)."""
+        return getattr(self, f"_{self.route.name}")(self.route)
+
+    def draw(self, canvas: Canvas, bottom: float) -> None:
+        """Draw the current page down to `bottom` (units)."""
+        route = self.route
+        route.limit = draw_page(canvas, self.page(), route.scroll, bottom)
+        route.scroll = min(route.scroll, route.limit)
+
+    def push(self, name: str, about: Any = None) -> None:
+        """Open a page on top of the stack and close the keyboard."""
+        self.phone.focus = None
+        self.routes.append(Route(name, about))
+
+    def pop(self) -> None:
+        """Close the top page, unless it is the only one, and the keyboard."""
+        self.phone.focus = None
+        if len(self.routes) > 1:
+            self.routes.pop()
+
+    def to_root(self) -> None:
+        """Reset the stack to the first page."""
+        self.phone.focus = None
+        self.routes = [Route(self.home)]
+
+    def back(self) -> bool:
+        """Go back one page; returns False on the first page."""
+        if len(self.routes) == 1:
+            return False
+        self.pop()
+        return True
+
+    def focus(self, key: str) -> None:
+        """Open the keyboard for a field. The first typed text replaces the content, as if it were selected."""
+        self.phone.focus = key
+        self.phone.replacing = True
+
+    def typed(self, key: str) -> None:
+        """Called after `fields[key]` has changed."""
+
+    def entered(self, key: str) -> None:
+        """Called when enter is pressed while `key` has the focus."""
+
+    def activity(self) -> str:
+        """`package/activity` of the current page."""
+        return f"{package_of(self.name)}/.{self.route.name.title().replace('_', '')}"
+
+    def swiped(self, canvas: Canvas, direction: str, touch_y: float, length: float) -> None:
+        """Handle a swipe of `length` units that started at `touch_y` (pixels)."""
+        route = self.route
+        if direction in ("up", "down"):
+            offset = route.scroll + (length if direction == "up" else -length)
+            route.scroll = min(max(0.0, offset), route.limit)
+            return
+        for strip in reversed(canvas.strips):
+            if strip.top <= touch_y < strip.bottom and strip.limit > 0:
+                offset = route.strips.get(strip.name, 0.0) + (length if direction == "left" else -length)
+                route.strips[strip.name] = min(max(0.0, offset), strip.limit)
+                return
+        self.sideways(direction)
+
+    def sideways(self, direction: str) -> None:
+        """Handle a swipe left or right outside strips: open the adjacent tab, if the page has tabs."""
+        tabs = self.page().tabs
+        at = next((index for index, tab in enumerate(tabs) if tab[3]), None)
+        to = None if at is None else at + (1 if direction == "left" else -1)
+        on_tap = tabs[to][2] if to is not None and 0 <= to < len(tabs) else None
+        if on_tap is not None:
+            on_tap()

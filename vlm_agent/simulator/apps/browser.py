@@ -1,0 +1,213 @@
+"""The browser: an address field with suggestions, a search engine, sites and web shops."""
+
+import random
+from dataclasses import replace
+from functools import partial
+
+from vlm_agent.simulator.app import App, Route
+from vlm_agent.simulator.apps.shop import Shop
+from vlm_agent.simulator.drawing.page import Page
+from vlm_agent.simulator.drawing.tiles import Cell, Chips, Grid
+from vlm_agent.simulator.drawing.widgets import Field, Header, Paragraph, Row, Space, Title
+from vlm_agent.simulator.words import CITIES, SHOPS, SITES, TOPICS
+
+GLYPHS = [
+    "globe",
+    "star",
+    "heart",
+    "leaf",
+    "bank",
+    "camera",
+    "book",
+    "flower",
+    "compass",
+    "puzzle",
+    "bulb",
+    "drop",
+    "fork",
+    "bag",
+]
+
+
+class Browser(App):
+    def fill(self, rng: random.Random) -> None:
+        sites = SHOPS | SITES
+        names = list(sites)
+        rng.shuffle(names)
+        glyphs = rng.sample(GLYPHS, len(GLYPHS))
+        self.icons = {name: (glyphs[index], sites[name]) for index, name in enumerate(names)}
+        self.tiles = names[: rng.choice((4, 8, 8))]
+        self.stories = [f"{rng.choice(TOPICS)} in {rng.choice(CITIES)}" for _ in range(6)]
+        self.shops: dict[str, Shop] = {}
+        self.shop: Shop | None = None
+        self.seed = rng.random()
+        self.field_below = rng.random() < 0.35
+        self.rows_below = rng.random() < 0.5
+
+    def shop_named(self, name: str) -> Shop:
+        if name not in self.shops:
+            self.shops[name] = Shop(self, name, random.Random(f"{self.seed} {name}"))
+        return self.shops[name]
+
+    def page(self) -> Page:
+        if self.shop is not None and self.route.name.startswith("shop_"):
+            page = self.shop.page(self.route)
+            page.bar_colour = SHOPS[self.shop.name]
+            page.top = [
+                Field("address", "", f"{self.shop.name.lower()}.com", False, self.new_search, "lock", 32),
+                *page.top,
+            ]
+            return page
+        return getattr(self, f"_{self.route.name}")(self.route)
+
+    def new_search(self) -> None:
+        self.push("search")
+        self.fields["query"] = ""
+        self.focus("query")
+
+    def visit(self, site: str) -> None:
+        if site in SHOPS:
+            self.shop = self.shop_named(site)
+            self.push("shop_home", site)
+        else:
+            self.push("site", site)
+
+    def search(self, query: str) -> None:
+        self.pop()
+        names = {name.lower(): name for name in self.icons}
+        if query.lower() in names:
+            self.visit(names[query.lower()])
+        else:
+            self.push("results", query)
+
+    def entered(self, key: str) -> None:
+        text = self.fields.get(key, "").strip()
+        if text and key == "query":
+            self.search(text)
+        elif text and key == "shop_query" and self.shop is not None:
+            self.shop.search(text)
+
+    def to_root(self) -> None:
+        super().to_root()
+        self.shop = None
+
+    def _home(self, route: Route) -> Page:
+        cells = [Cell(name, f"site:{name}", partial(self.visit, name), app=self.icons[name]) for name in self.tiles]
+        grid = [Grid(cells[at : at + 4], 4, 60, 28) for at in range(0, len(cells), 4)]
+        stories = [
+            Row(story[0].upper() + story[1:], "Read more", "newspaper", key=f"story:{index}")
+            for index, story in enumerate(self.stories)
+        ]
+        field = [Field("address", "Search or type address", "", False, self.new_search)]
+        middle = [Space(24), *field, *grid] if self.rows_below else [*grid]
+        body = [*middle, Header("Stories"), *stories]
+        page = Page(body, "Browser", actions=[("dots", "dots", None)])
+        if self.rows_below:
+            return page
+        return replace(page, foot=field) if self.field_below else replace(page, top=field)
+
+    def suggestions(self, query: str) -> list[str]:
+        """At most four similar queries (other cities, other topics) and, with probability 0.9, the query; shuffled."""
+        rng = random.Random(f"{self.seed} {query.lower()}")
+        text = query.lower()
+        city = next((city for city in CITIES if text.endswith(f" {city.lower()}")), None)
+        topic = next((topic for topic in TOPICS if text.startswith(topic)), None)
+        if city and topic:
+            near = [f"{topic} in {other.lower()}" for other in rng.sample(CITIES, 3)]
+            near += [f"{other} in {city.lower()}" for other in rng.sample(TOPICS, 3)]
+        else:
+            near = [f"{text} {topic}" for topic in rng.sample(TOPICS, 4)]
+        near = [item for item in dict.fromkeys(near) if item != text]
+        queries = [*near[:4], text] if rng.random() < 0.9 else near[:4]
+        rng.shuffle(queries)
+        return queries
+
+    def _search(self, route: Route) -> Page:
+        query = self.fields.get("query", "")
+        field = Field(
+            "query",
+            "Search or type address",
+            query,
+            self.phone.focus == "query",
+            lambda: self.focus("query"),
+            "search",
+            44,
+        )
+        texts = self.suggestions(query) if query.strip() else self.stories[:3]
+        glyph = "search" if query.strip() else "history"
+        rows = [
+            Row(
+                text,
+                lead=glyph,
+                key=f"suggest:{text}",
+                trail_glyph="arrow_up_left",
+                on_tap=partial(self.search, text),
+            )
+            for text in texts
+        ]
+        return Page(rows, bar=False, top=[field])
+
+    def _results(self, route: Route) -> Page:
+        query = str(route.about)
+        rng = random.Random(f"{self.seed} results {query.lower()}")
+        field = Field("address", "", query, False, self.new_search)
+        names = rng.sample(list(SITES), len(SITES))
+        body: list = [
+            Chips(
+                [
+                    (label, f"kind:{label}", None, label == "All")
+                    for label in ("All", "News", "Images", "Videos", "Maps")
+                ]
+            )
+        ]
+        body += self._answer(query, rng)
+        for index, name in enumerate(names):
+            body += [
+                Row(
+                    name,
+                    f"{query.capitalize()} – all you need to know",
+                    app=self.icons[name],
+                    key=f"site:{name}",
+                    on_tap=partial(self.visit, name),
+                    bold=True,
+                    tall=4,
+                ),
+                Space(6, line=True),
+            ]
+            if index == 1 and rng.random() < 0.5:
+                body += [
+                    Header("People also ask", 12, False),
+                    *(Row(f"{topic.capitalize()} today?", trail_glyph="down") for topic in rng.sample(TOPICS, 3)),
+                ]
+        return Page(body, bar=False, top=[field])
+
+    def _answer(self, query: str, rng: random.Random) -> list:
+        if "weather" in query.lower():
+            return [
+                Title(f"{rng.randint(-4, 34)}° {rng.choice(('sunny', 'cloudy', 'rain', 'windy'))}", 40, 18),
+                Paragraph(query.capitalize(), 11, 1),
+            ]
+        return [Paragraph(f"About {rng.randint(2, 900)} pages were found.", 10.5, 1)]
+
+    def _site(self, route: Route) -> Page:
+        name = str(route.about)
+        rng = random.Random(f"{self.seed} site {name}")
+        _glyph, colour = self.icons[name]
+        rows = [
+            Row(
+                f"{rng.choice(TOPICS).capitalize()} in {rng.choice(CITIES)}",
+                "Continue reading",
+                picture=(rng.choice(GLYPHS), colour),
+                tall=8,
+            )
+            for _ in range(8)
+        ]
+        top = [Field("address", "", f"{name.lower()}.com", False, self.new_search, "lock", 32)]
+        return Page(
+            [Title(f"Welcome to {name}", 40, 16), *rows],
+            name,
+            nav=("menu", "menu", None),
+            bar_colour=colour,
+            top=top,
+            actions=[("share", "share", None)],
+        )

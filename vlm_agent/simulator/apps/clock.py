@@ -1,0 +1,206 @@
+"""The clock: alarms and a dial that sets them, a world clock, a timer, a stopwatch."""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from vlm_agent.simulator.app import App, Route
+from vlm_agent.simulator.drawing.canvas import Canvas
+from vlm_agent.simulator.drawing.page import Page
+from vlm_agent.simulator.drawing.widgets import Buttons, Choice, Field, Row, Space, Title
+from vlm_agent.simulator.words import CITIES, LABELS
+
+MINUTES = tuple(range(0, 60, 5))
+
+
+@dataclass
+class Alarm:
+    hour: int
+    minute: int
+    half: str
+    label: str
+    on: bool
+
+    @property
+    def time(self) -> str:
+        return f"{self.hour}:{self.minute:02d} {self.half}"
+
+
+@dataclass
+class Dial:
+    """A clock face to choose an hour or minute; the choices are clockwise from the top."""
+
+    numbers: Sequence[Choice]
+
+    def height(self, canvas: Canvas) -> float:
+        return 150.0
+
+    def draw(self, canvas: Canvas, y: float) -> None:
+        theme = canvas.theme
+        x, middle, radius = canvas.w / 2, y + 75, 56
+        canvas.rect(x - 73, middle - 73, 146, 146, theme.surface if not theme.dark else (58, 60, 66), 73)
+        for index, (word, key, on_tap, is_selected) in enumerate(self.numbers):
+            angle = 2 * math.pi * index / len(self.numbers)
+            at_x, at_y = x + radius * math.sin(angle), middle - radius * math.cos(angle)
+            if is_selected:
+                canvas.rect(at_x - 13, at_y - 13, 26, 26, theme.accent, 13)
+            ink = ((20, 22, 26) if theme.dark else (255, 255, 255)) if is_selected else theme.ink
+            aim = canvas.text(at_x, at_y, word, 12, ink, align=0.5)
+            hit = (canvas.px(at_x - 13), canvas.px(at_y - 13), canvas.px(at_x + 13), canvas.px(at_y + 13))
+            canvas.target(key, hit, aim, on_tap)
+
+
+class Clock(App):
+    def fill(self, rng: random.Random) -> None:
+        times = rng.sample([(hour, minute) for hour in range(1, 13) for minute in MINUTES], rng.randint(5, 9))
+        labels = rng.sample(LABELS, len(times))
+        self.alarms = [
+            Alarm(*time, rng.choice(("AM", "PM")), label, rng.random() < 0.5)
+            for time, label in zip(times, labels, strict=True)
+        ]
+        self.zones = rng.sample(CITIES, rng.randint(1, 4))
+        self.tab = rng.choice(("Alarm", "Clock", "Timer", "Stopwatch"))
+        self.below = rng.random() < 0.4
+        self.face = rng.choice((34.0, 44.0))
+        self.running: str | None = None
+        self.draft: dict = {"hour": 6, "minute": 0, "half": "AM"}
+        self.saved: list[str] = []
+
+    def page(self) -> Page:
+        if self.route.name == "cities":
+            return self._cities()
+        page = {"Alarm": self._alarms, "Clock": self._clock, "Timer": self._timer, "Stopwatch": self._stopwatch}[
+            self.tab
+        ]()
+        page.tabs = [
+            (name, f"tab:{name}", partial(self.show, name), name == self.tab)
+            for name in ("Alarm", "Clock", "Timer", "Stopwatch")
+        ]
+        page.tabs_below = self.below
+        if self.route.name in ("hour", "minute"):
+            page.dialog = self._dial(self.route)
+        return page
+
+    def show(self, tab: str) -> None:
+        self.tab = tab
+        self.routes = [Route("home")]
+
+    def _alarms(self) -> Page:
+        rows = [self._row(alarm) for alarm in self.alarms]
+        return Page(
+            [*rows, Space(8)], "Clock", fab=("plus", "new_alarm", self.new_alarm), actions=[("dots", "dots", None)]
+        )
+
+    def _row(self, alarm: Alarm) -> Row:
+        key, flip = f"alarm:{alarm.time}", lambda: self.flip(alarm)
+        return Row(alarm.time, alarm.label, "clock", switch=alarm.on, key=key, bold=True, tall=8, on_tap=flip)
+
+    def flip(self, alarm: Alarm) -> None:
+        alarm.on = not alarm.on
+
+    def new_alarm(self) -> None:
+        self.draft = {"hour": 6, "minute": 0, "half": "AM"}
+        self.push("hour")
+
+    def _pick(self, what: str, value: object) -> None:
+        self.draft[what] = value
+        if what == "hour" and self.route.name == "hour":
+            self.routes[-1] = Route("minute")
+
+    def _dial(self, route: Route) -> list:
+        draft = self.draft
+        if route.name == "hour":
+            numbers = [
+                (str(n), f"hour:{n}", partial(self._pick, "hour", n), n == draft["hour"]) for n in (12, *range(1, 12))
+            ]
+        else:
+            numbers = [
+                (f"{n:02d}", f"minute:{n}", partial(self._pick, "minute", n), n == draft["minute"]) for n in MINUTES
+            ]
+        halves = [(half, half, partial(self._pick, "half", half), draft["half"] == half) for half in ("AM", "PM")]
+        return [
+            Title(f"{draft['hour']}:{draft['minute']:02d} {draft['half']}", 34, 22),
+            Buttons(halves, "right", 28),
+            Dial(numbers),
+            Buttons([("Cancel", "cancel", self.pop, False), ("OK", "ok", self.save, False)], "right"),
+        ]
+
+    def save(self) -> None:
+        draft = self.draft
+        alarm = Alarm(draft["hour"], draft["minute"], draft["half"], "alarm", True)
+        self.alarms.append(alarm)
+        self.saved.append(alarm.time)
+        self.pop()
+
+    def _clock(self) -> Page:
+        rows = [
+            Row(
+                city,
+                "Today",
+                "globe",
+                trail=f"{(index * 5 + 3) % 12 + 1}:{self.phone.theme.clock.split(':')[1]}",
+                tall=6,
+            )
+            for index, city in enumerate(self.zones)
+        ]
+        return Page(
+            [Title(self.phone.theme.clock, 70, self.face), *rows],
+            "Clock",
+            fab=("globe", "add_city", self.add_city),
+            actions=[("dots", "dots", None)],
+        )
+
+    def add_city(self) -> None:
+        self.push("cities")
+        self.fields["city"] = ""
+
+    def _cities(self) -> Page:
+        query = self.fields.get("city", "").lower()
+        field = Field(
+            "city",
+            "Search for a city",
+            self.fields.get("city", ""),
+            self.phone.focus == "city",
+            lambda: self.focus("city"),
+        )
+        rows = [
+            Row(city, key=f"city:{city}", lead="globe", on_tap=partial(self._zone, city))
+            for city in sorted(CITIES)
+            if city.lower().startswith(query)
+        ]
+        return Page(rows, "Cities", nav=("back", "up", self.pop), top=[field])
+
+    def _zone(self, city: str) -> None:
+        self.zones.append(city)
+        self.pop()
+
+    def _timer(self) -> Page:
+        running = self.running == "timer"
+        buttons = (
+            [("Pause", "pause", lambda: self._run(None), True)]
+            if running
+            else [("Start", "start_timer", lambda: self._run("timer"), True)]
+        )
+        return Page(
+            [Space(40), Title("05 : 00", 90, 40), Buttons(buttons, "centre", 60)],
+            "Clock",
+            actions=[("dots", "dots", None)],
+        )
+
+    def _stopwatch(self) -> Page:
+        running = self.running == "stopwatch"
+        buttons = (
+            [("Pause", "pause", lambda: self._run(None), True)]
+            if running
+            else [("Start", "start_watch", lambda: self._run("stopwatch"), True)]
+        )
+        return Page(
+            [Space(70), Title("00.00", 90, 44), Buttons(buttons, "centre", 60)],
+            "Clock",
+            actions=[("dots", "dots", None)],
+        )
+
+    def _run(self, what: str | None) -> None:
+        self.running = what

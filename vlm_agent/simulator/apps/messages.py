@@ -1,0 +1,140 @@
+"""Messages and contacts: conversations with people, and calling them."""
+
+import random
+from functools import partial
+
+from vlm_agent.simulator.app import App, Route
+from vlm_agent.simulator.drawing.page import Page, Widget
+from vlm_agent.simulator.drawing.theme import ACCENTS
+from vlm_agent.simulator.drawing.widgets import Bubbles, Buttons, Field, Paragraph, Row, Space, Title
+from vlm_agent.simulator.words import LABELS, NAMES
+
+
+class Messages(App):
+    def fill(self, rng: random.Random) -> None:
+        self.people = rng.sample(NAMES, rng.randint(9, 14))
+        self.colours = {name: rng.choice(ACCENTS) for name in NAMES}
+        self.talks = {
+            name: [(rng.choice(LABELS), rng.random() < 0.4) for _ in range(rng.randint(1, 5))] for name in NAMES
+        }
+        self.sent: list[tuple[str, str]] = []
+
+    def _home(self, route: Route) -> Page:
+        rows = [
+            Row(
+                name,
+                self.talks[name][-1][0],
+                name[0],
+                self.colours[name],
+                key=f"talk:{name}",
+                on_tap=partial(self.talk, name),
+                tall=6,
+            )
+            for name in self.people
+        ]
+        return Page(
+            rows, "Messages", actions=[("search", "search", None), ("dots", "dots", None)], fab=("plus", "new", None)
+        )
+
+    def talk(self, name: str) -> None:
+        self.fields["message"] = ""
+        self.push("talk", name)
+
+    def _talk(self, route: Route) -> Page:
+        name = str(route.about)
+        text = self.fields.get("message", "")
+        field = Field(
+            "message",
+            "Text message",
+            text,
+            self.phone.focus == "message",
+            lambda: self.focus("message"),
+            "plus",
+            trail_glyph="send",
+            trail_key="send",
+            on_trail=lambda: self.send(name),
+        )
+        return Page(
+            [Bubbles(self.talks[name])],
+            name,
+            nav=("back", "up", self.pop),
+            actions=[("phone", "call", None), ("dots", "dots", None)],
+            foot=[field],
+        )
+
+    def send(self, name: str) -> None:
+        text = self.fields.get("message", "")
+        if text.strip():
+            self.talks[name] = [*self.talks[name][-5:], (text, True)]
+            self.sent.append((name, text))
+            self.fields["message"] = ""
+            self.phone.focus = None
+
+
+class Contacts(App):
+    def fill(self, rng: random.Random) -> None:
+        self.colours = {name: rng.choice(ACCENTS) for name in NAMES}
+        self.calls: list[str] = []
+        self.favourites: set[str] = set(rng.sample(NAMES, 3))
+        self.low = rng.random() < 0.5
+
+    def _home(self, route: Route) -> Page:
+        rows = [
+            Row(
+                name,
+                lead=name[0],
+                lead_colour=self.colours[name],
+                key=f"person:{name}",
+                on_tap=partial(self.push, "person", name),
+            )
+            for name in sorted(NAMES)
+        ]
+        return Page(rows, "Contacts", actions=[("search", "search", None)], fab=("plus", "new", None))
+
+    def _person(self, route: Route) -> Page:
+        name = str(route.about)
+        starred = name in self.favourites
+        buttons = [
+            ("Call", "call", lambda: self.call(name), True),
+            ("Message", "message", lambda: self.message(name), False),
+        ]
+        body: list[Widget] = [
+            Space(60 if self.low else 12),
+            Row(name, "Mobile", name[0], self.colours[name], bold=True, tall=24),
+            Buttons(buttons, "left" if self.low else "centre", 46),
+            Row("Video call", lead="film"),
+            Row("Share contact", lead="share"),
+            Paragraph("Last called on Monday", 10.5, 1),
+        ]
+        return Page(
+            body,
+            nav=("back", "up", self.pop),
+            actions=[
+                ("star" if starred else "star_outline", "favourite", lambda: self._favourite(name)),
+                ("pencil", "edit", None),
+            ],
+        )
+
+    def _favourite(self, name: str) -> None:
+        self.favourites ^= {name}
+
+    def message(self, name: str) -> None:
+        self.phone.open("Messages")
+        self.phone.the(Messages).talk(name)
+
+    def call(self, name: str) -> None:
+        self.calls.append(name)
+        self.push("calling", name)
+
+    def _calling(self, route: Route) -> Page:
+        buttons = [("End call", "end", self.pop, True)]
+        return Page(
+            [
+                Space(90),
+                Title(f"Calling {route.about}", 50, 20),
+                Paragraph("Mobile", 12, 1),
+                Space(60),
+                Buttons(buttons, "centre", 60),
+            ],
+            bar=False,
+        )

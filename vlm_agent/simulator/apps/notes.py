@@ -1,0 +1,45 @@
+"""Notes: short notes, each with a place that a goal in another app may need."""
+
+import random
+from functools import partial
+
+from vlm_agent.simulator.app import App
+from vlm_agent.simulator.drawing.page import Page, Widget
+from vlm_agent.simulator.drawing.widgets import Paragraph, Row, Title
+from vlm_agent.simulator.words import CITIES, LABELS
+
+
+class Notes(App):
+    """`notes`: title → place."""
+
+    def fill(self, rng: random.Random) -> None:
+        titles = rng.sample(LABELS, rng.randint(6, 11))
+        self.notes = {title: rng.choice(CITIES) for title in titles}
+
+    def page(self) -> Page:
+        if self.route.name == "note":
+            title = str(self.route.about)
+            body: list[Widget] = [
+                Title(title.capitalize(), 50, 20),
+                Paragraph("Do not forget the place:", 12, 1),
+                Title(self.notes[title], 40, 15),
+            ]
+            return Page(
+                body,
+                "Note",
+                nav=("back", "up", self.pop),
+                actions=[("trash", "delete", None), ("share", "share", None)],
+            )
+        rows = [
+            Row(
+                title.capitalize(),
+                "Tap to read",
+                "note",
+                (240, 176, 20),
+                key=f"note:{title}",
+                tall=4,
+                on_tap=partial(self.push, "note", title),
+            )
+            for title in self.notes
+        ]
+        return Page(rows, "Notes", fab=("plus", "new", None), actions=[("search", "search", None)])

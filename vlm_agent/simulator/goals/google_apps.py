@@ -1,0 +1,253 @@
+"""Templates of `google_apps`: settings, clock, calendar, and goals across several apps."""
+
+import random
+from collections.abc import Iterator
+
+from vlm_agent.simulator.apps.calendar import Calendar
+from vlm_agent.simulator.apps.clock import MINUTES, Alarm, Clock
+from vlm_agent.simulator.apps.messages import Messages
+from vlm_agent.simulator.apps.settings import CHOICES, Settings
+from vlm_agent.simulator.expert import Intent, home_for, open_app, see, swipe, tap, type_text
+from vlm_agent.simulator.goals.people import send_message, with_talk
+from vlm_agent.simulator.goals.starts import anywhere, begin
+from vlm_agent.simulator.phone import SimulatedPhone
+from vlm_agent.simulator.tasks import Goal, Slots, template
+from vlm_agent.simulator.words import APPS, CITIES, DAYS, LABELS, NAMES, SWITCHES
+
+HOURS = range(1, 13)
+
+
+@template("google_apps", 1.5)
+def turn_switch(slots: Slots) -> Goal:
+    name, state = slots.pick(SWITCHES), slots.pick(("on", "off"))
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        phone.switches[name] = state == "off"
+        begin(phone, rng, "Settings")
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield from open_app(phone, "Settings")
+        yield tap(name)
+
+    return Goal(
+        (f"Turn {state} {name}", f"Turn {name} {state} in Settings", f"Please turn {state} {name.lower()}"),
+        start,
+        script,
+        lambda phone: phone.switches[name] is (state == "on"),
+    )
+
+
+@template("google_apps", 0.8)
+def choose_setting(slots: Slots) -> Goal:
+    page = slots.pick(CHOICES)
+    choice = slots.pick(CHOICES[page])
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        settings = phone.the(Settings)
+        settings.choices[page] = rng.choice([other for other in CHOICES[page] if other != choice])
+        begin(phone, rng, "Settings")
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield from open_app(phone, "Settings")
+        yield tap(page)
+        yield tap(choice)
+
+    return Goal(
+        (f"Set {page} to {choice}", f"Go to {page} in Settings and choose {choice}"),
+        start,
+        script,
+        lambda phone: phone.the(Settings).choices[page] == choice,
+    )
+
+
+@template("google_apps", 1.3)
+def quick_switch(slots: Slots) -> Goal:
+    name, state = slots.pick(SWITCHES), slots.pick(("on", "off"))
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        phone.switches[name] = state == "off"
+        if name not in phone.quick:
+            phone.quick[rng.randrange(len(phone.quick))] = name
+        anywhere(phone, rng)
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        if not phone.shade:
+            yield swipe("shade", name)
+        yield tap(f"quick:{name}")
+
+    return Goal(
+        (f"Turn {state} {name} in the quick settings", f"Pull down the quick settings and turn {name} {state}"),
+        start,
+        script,
+        lambda phone: phone.switches[name] is (state == "on"),
+    )
+
+
+@template("google_apps", 1.5)
+def set_alarm(slots: Slots) -> Goal:
+    hour, minute, half = slots.pick(HOURS), slots.pick(MINUTES), slots.pick(("AM", "PM"))
+    time = f"{hour}:{minute:02d} {half}"
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield from open_app(phone, "Clock")
+        clock = phone.the(Clock)
+        if clock.tab != "Alarm":
+            yield tap("tab:Alarm")
+        yield tap("new_alarm")
+        yield tap(f"hour:{hour}")
+        if minute:
+            yield tap(f"minute:{minute}")
+        if half == "PM":
+            yield tap("PM")
+        yield tap("ok")
+
+    return Goal(
+        (f"Set an alarm for {time}", f"Wake me up at {time}", f"Add a {time} alarm in Clock"),
+        lambda phone, rng: anywhere(phone, rng, "Clock", inside=0.3),
+        script,
+        lambda phone: time in phone.the(Clock).saved,
+    )
+
+
+@template("google_apps", 1.3)
+def add_clock(slots: Slots) -> Goal:
+    city = slots.pick(CITIES)
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        clock = phone.the(Clock)
+        clock.zones = [zone for zone in clock.zones if zone != city]
+        anywhere(phone, rng, "Clock")
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield from open_app(phone, "Clock")
+        if phone.the(Clock).tab != "Clock":
+            yield tap("tab:Clock")
+        yield tap("add_city")
+        yield tap("city")
+        yield type_text(city)
+        yield tap(f"city:{city}")
+
+    return Goal(
+        (f"Add {city} to the world clock", f"Show the time in {city} in Clock"),
+        start,
+        script,
+        lambda phone: city in phone.the(Clock).zones,
+    )
+
+
+@template("google_apps", 0.9)
+def see_event(slots: Slots) -> Goal:
+    day, event = slots.pick(DAYS), slots.pick(LABELS)
+    delete = slots.pick((True, False))
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        calendar = phone.the(Calendar)
+        events = [*calendar.week[day], event]
+        rng.shuffle(events)
+        calendar.week[day] = {name: calendar.week[day].get(name, rng.choice(CITIES)) for name in events}
+        calendar.at = min(max(0, DAYS.index(day) + rng.choice((-2, -1, -1, -1, 1, 1, 1, 2))), 6)
+        anywhere(phone, rng, "Calendar", inside=0.25)
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield from open_app(phone, "Calendar")
+        calendar = phone.the(Calendar)
+        while calendar.day != day:
+            yield swipe("left" if DAYS.index(day) > calendar.at else "right", day)
+        yield tap(f"event:{event}")
+        if delete:
+            yield tap("delete")
+
+    def reached(phone: SimulatedPhone) -> bool:
+        calendar = phone.the(Calendar)
+        if delete:
+            return (day, event) in calendar.deleted
+        return phone.front == "Calendar" and calendar.day == day and calendar.route.about == event
+
+    verb = "Delete" if delete else "Show"
+    return Goal(
+        (f"{verb} the {event} on {day}", f"{verb} the {event} of {day} in the calendar"), start, script, reached
+    )
+
+
+@template("google_apps", 1.1, memory=True)
+def turn_off_and_on(slots: Slots) -> Goal:
+    name = slots.pick(SWITCHES)
+    first = slots.pick(("off", "on"))
+    second = "on" if first == "off" else "off"
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        phone.switches[name] = first == "off"
+        begin(phone, rng, "Settings", 0.3)
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield from open_app(phone, "Settings")
+        yield tap(name)
+        yield tap(name)
+
+    return Goal(
+        (f"Turn {name} {first} and {second} again", f"Turn {first} {name}, then turn it {second} again"),
+        start,
+        script,
+        lambda phone: phone.toggle_history[-2:] == [(name, first == "on"), (name, second == "on")],
+    )
+
+
+@template("google_apps", 1.4, memory=True)
+def send_alarm_label(slots: Slots) -> Goal:
+    label, name = slots.hide(LABELS), slots.pick(NAMES)
+    hour, half = slots.pick(HOURS), slots.pick(("AM", "PM"))
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        clock = phone.the(Clock)
+        minute = rng.choice(MINUTES)
+        clock.alarms = [
+            alarm for alarm in clock.alarms if (alarm.hour, alarm.half) != (hour, half) and alarm.label != label
+        ]
+        clock.alarms.insert(rng.randint(0, min(4, len(clock.alarms))), Alarm(hour, minute, half, label, True))
+        clock.tab = rng.choice(("Alarm", "Clock", "Timer"))
+        with_talk(phone, rng, name)
+        anywhere(phone, rng, "Clock", "Messages", inside=0.35)
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield from open_app(phone, "Clock")
+        clock = phone.the(Clock)
+        if clock.tab != "Alarm":
+            yield tap("tab:Alarm")
+        time = next(alarm.time for alarm in clock.alarms if alarm.label == label)
+        yield see(f"alarm:{time}")
+        yield from send_message(phone, name, label)
+
+    return Goal(
+        (
+            f"Look at the label of the {hour} {half} alarm and send it to {name}",
+            f"Send {name} what the {hour} {half} alarm in Clock is for",
+        ),
+        start,
+        script,
+        lambda phone: (name, label) in phone.the(Messages).sent,
+    )
+
+
+@template("google_apps", 1.0, memory=True)
+def there_and_back(slots: Slots) -> Goal:
+    first, second = slots.pair(APPS)
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield from open_app(phone, first)
+        yield home_for(second)
+        yield tap(f"app:{second}")
+        yield home_for(first)
+        yield tap(f"app:{first}")
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        anywhere(phone, rng, inside=0.0)
+        if phone.front in (first, second):
+            phone.press_home()
+        phone.open_history.clear()
+
+    return Goal(
+        (f"Open {first}, then {second}, then {first} again", f"Go to {first}, look at {second} and return to {first}"),
+        start,
+        script,
+        lambda phone: phone.open_history[-3:] == [first, second, first],
+    )

@@ -1,0 +1,126 @@
+"""More templates of `google_apps`: mail, messages, contacts."""
+
+import random
+from collections.abc import Iterator
+
+from vlm_agent.simulator.apps.mail import Letter, Mail
+from vlm_agent.simulator.apps.messages import Contacts, Messages
+from vlm_agent.simulator.expert import Intent, open_app, tap, type_text
+from vlm_agent.simulator.goals.starts import begin
+from vlm_agent.simulator.phone import SimulatedPhone
+from vlm_agent.simulator.tasks import Goal, Slots, template
+from vlm_agent.simulator.words import CITIES, DAYS, LABELS, NAMES
+
+
+def with_letter(phone: SimulatedPhone, rng: random.Random, name: str) -> None:
+    """Add an unstarred letter from `name` at a random position in the inbox."""
+    mail = phone.the(Mail)
+    mail.inbox = [letter for letter in mail.inbox if letter.sender != name]
+    subject = f"{rng.choice(LABELS).capitalize()} on {rng.choice(DAYS)}"
+    letter = Letter(name, subject, f"Shall we meet in {rng.choice(CITIES)}?", False, rng.random() < 0.5)
+    mail.inbox.insert(rng.randint(0, len(mail.inbox)), letter)
+
+
+@template("google_apps", 1.8)
+def handle_mail(slots: Slots) -> Goal:
+    name, verb = slots.pick(NAMES), slots.pick(("star", "archive", "delete", "open"))
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        with_letter(phone, rng, name)
+        begin(phone, rng, "Mail", 0.25)
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield from open_app(phone, "Mail")
+        if verb == "star":
+            yield tap(f"star:{name}")
+            return
+        yield tap(f"letter:{name}")
+        if verb != "open":
+            yield tap(verb)
+
+    def reached(phone: SimulatedPhone) -> bool:
+        mail = phone.the(Mail)
+        letter = mail.letter(name)
+        if verb == "star":
+            return letter is not None and letter.starred
+        if verb == "open":
+            return phone.front == "Mail" and mail.route.name == "letter" and mail.route.about.sender == name
+        return name in (mail.archived if verb == "archive" else mail.deleted)
+
+    return Goal(
+        (f"{verb.capitalize()} the mail from {name}", f"Open Mail and {verb} the letter from {name}"),
+        start,
+        script,
+        reached,
+    )
+
+
+@template("google_apps", 1.9)
+def reply_mail(slots: Slots) -> Goal:
+    name, text = slots.pick(NAMES), slots.pick(LABELS)
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        with_letter(phone, rng, name)
+        begin(phone, rng, "Mail", 0.25)
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield from open_app(phone, "Mail")
+        yield tap(f"letter:{name}")
+        yield tap("reply")
+        yield tap("reply")
+        yield type_text(text)
+        yield tap("send")
+
+    return Goal(
+        (f"Reply {text} to the mail from {name}", f"Answer the letter from {name} with {text}"),
+        start,
+        script,
+        lambda phone: (name, text) in phone.the(Mail).sent,
+    )
+
+
+def with_talk(phone: SimulatedPhone, rng: random.Random, name: str) -> None:
+    messages = phone.the(Messages)
+    if name not in messages.people:
+        messages.people[rng.randrange(len(messages.people))] = name
+
+
+def send_message(phone: SimulatedPhone, name: str, text: str) -> Iterator[Intent]:
+    yield from open_app(phone, "Messages")
+    yield tap(f"talk:{name}")
+    yield tap("message")
+    yield type_text(text)
+    yield tap("send")
+
+
+@template("google_apps", 3.0)
+def message(slots: Slots) -> Goal:
+    name, text = slots.pick(NAMES), slots.pick(LABELS)
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        with_talk(phone, rng, name)
+        begin(phone, rng, "Messages", 0.25)
+
+    return Goal(
+        (f"Send {text} to {name}", f"Send a message to {name} that says {text}", f"Text {name}: {text}"),
+        start,
+        lambda phone: send_message(phone, name, text),
+        lambda phone: (name, text) in phone.the(Messages).sent,
+    )
+
+
+@template("google_apps", 1.2)
+def call(slots: Slots) -> Goal:
+    name = slots.pick(NAMES)
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield from open_app(phone, "Contacts")
+        yield tap(f"person:{name}")
+        yield tap("call")
+
+    return Goal(
+        (f"Call {name}", f"Open Contacts and call {name}"),
+        lambda phone, rng: begin(phone, rng, "Contacts", 0.25),
+        script,
+        lambda phone: name in phone.the(Contacts).calls,
+    )

@@ -1,0 +1,276 @@
+"""Templates of `single`: one or two steps on the open page."""
+
+import random
+from collections.abc import Iterator
+
+from vlm_agent.simulator.apps.browser import Browser
+from vlm_agent.simulator.apps.calendar import Calendar
+from vlm_agent.simulator.apps.clock import MINUTES, Clock
+from vlm_agent.simulator.apps.launcher import Launcher
+from vlm_agent.simulator.apps.mail import Mail
+from vlm_agent.simulator.apps.messages import Messages
+from vlm_agent.simulator.apps.news import News
+from vlm_agent.simulator.apps.photos import Photos
+from vlm_agent.simulator.apps.settings import CHOICES, Settings
+from vlm_agent.simulator.apps.shop import ShopApp, product_names
+from vlm_agent.simulator.expert import Intent, swipe, tap, type_text
+from vlm_agent.simulator.goals.people import with_letter, with_talk
+from vlm_agent.simulator.goals.starts import in_app
+from vlm_agent.simulator.phone import SimulatedPhone
+from vlm_agent.simulator.tasks import Goal, Slots, template
+from vlm_agent.simulator.words import APPS, CITIES, DAYS, LABELS, NAMES, SECTIONS, SITES, SWITCHES, TOPICS
+
+
+@template("single", 1.2)
+def flip_switch(slots: Slots) -> Goal:
+    name, state = slots.pick(SWITCHES), slots.pick(("on", "off"))
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        phone.switches[name] = state == "off"
+        in_app(phone, rng, "Settings")
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield tap(name)
+
+    return Goal(
+        (f"Switch {name} {state}", f"Switch {state} {name.lower()} on this page"),
+        start,
+        script,
+        lambda phone: phone.switches[name] is (state == "on"),
+    )
+
+
+@template("single", 0.8)
+def choose_here(slots: Slots) -> Goal:
+    page = slots.pick(CHOICES)
+    choice = slots.pick(CHOICES[page])
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        phone.open("Settings")
+        settings = phone.the(Settings)
+        settings.choices[page] = rng.choice([other for other in CHOICES[page] if other != choice])
+        if rng.random() < 0.5:
+            settings.push("page", page)
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        if phone.the(Settings).route.name == "home":
+            yield tap(page)
+        yield tap(choice)
+
+    return Goal(
+        (f"Choose {choice} for {page}", f"Change {page} to {choice} here"),
+        start,
+        script,
+        lambda phone: phone.the(Settings).choices[page] == choice,
+    )
+
+
+@template("single", 1.2)
+def open_app_here(slots: Slots) -> Goal:
+    name = slots.pick(APPS)
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        if phone.theme.drawer != "none" and rng.random() < 0.5:
+            phone.the(Launcher).push("drawer", 0)
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield tap(f"app:{name}")
+
+    return Goal(
+        (f"Open {name}", f"Open the app {name}", f"Launch {name}"), start, script, lambda phone: phone.front == name
+    )
+
+
+@template("single", 1.2)
+def mail_here(slots: Slots) -> Goal:
+    name, verb = slots.pick(NAMES), slots.pick(("Star", "Open"))
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        with_letter(phone, rng, name)
+        in_app(phone, rng, "Mail")
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield tap(f"{'star' if verb == 'Star' else 'letter'}:{name}")
+
+    def reached(phone: SimulatedPhone) -> bool:
+        mail = phone.the(Mail)
+        if verb == "Star":
+            letter = mail.letter(name)
+            return letter is not None and letter.starred
+        return mail.route.name == "letter" and mail.route.about.sender == name
+
+    return Goal(
+        (f"{verb} the letter of {name} here", f"{verb} the mail of {name} on this page"), start, script, reached
+    )
+
+
+@template("single", 1.2)
+def open_site_here(slots: Slots) -> Goal:
+    site, topic, city = slots.pick(SITES), slots.pick(TOPICS), slots.pick(CITIES)
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        phone.the(Browser).push("results", f"{topic} in {city.lower()}")
+        in_app(phone, rng, "Browser")
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield tap(f"site:{site}")
+
+    def reached(phone: SimulatedPhone) -> bool:
+        route = phone.the(Browser).route
+        return route.name == "site" and route.about == site
+
+    return Goal(
+        (f"Open {site} from the results for {topic} in {city}", f"Tap {site} to read on {topic} in {city}"),
+        start,
+        script,
+        reached,
+    )
+
+
+@template("single", 1.5)
+def product_here(slots: Slots) -> Goal:
+    product, add = slots.pick(product_names()), slots.pick((True, False))
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        phone.the(ShopApp).push("shop_results", product if rng.random() < 0.5 else product.split()[1])
+        results = phone.the(ShopApp).shop
+        if product not in results.results(str(phone.the(ShopApp).route.about)):
+            phone.the(ShopApp).route.about = product
+        in_app(phone, rng, "Shop")
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield tap(f"product:{product}")
+        if add:
+            yield tap("add")
+
+    def reached(phone: SimulatedPhone) -> bool:
+        shop = phone.the(ShopApp)
+        return product in shop.shop.added if add else shop.route.name == "shop_product" and shop.route.about == product
+
+    text = f"Add the {product} on this page to the cart" if add else f"Look at the {product}"
+    return Goal(
+        (text, f"Put the {product} into the cart" if add else f"Show the {product} on this page"),
+        start,
+        script,
+        reached,
+    )
+
+
+@template("single", 0.9)
+def section_here(slots: Slots) -> Goal:
+    section, city = slots.pick(SECTIONS), slots.pick(CITIES)
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        news = phone.the(News)
+        target = news.sections.index(section)
+        news.at = min(max(0, target + rng.choice((-2, -1, 1, 2))), len(news.sections) - 1)
+        if news.at == target:
+            news.at = target + (1 if target == 0 else -1)
+        news.stories[section] = [city, *(other for other in news.stories[section] if other != city)][:9]
+        rng.shuffle(news.stories[section])
+        in_app(phone, rng, "News", 0.05)
+        news.route.scroll = 0.0
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        news = phone.the(News)
+        while news.sections[news.at] != section:
+            yield swipe("left" if news.sections.index(section) > news.at else "right", section)
+
+    return Goal(
+        (f"Swipe to the {section} section to see {city}", f"Swipe to {section} for the story of {city}"),
+        start,
+        script,
+        lambda phone: phone.the(News).sections[phone.the(News).at] == section,
+    )
+
+
+@template("single", 0.9)
+def turn_photo(slots: Slots) -> Goal:
+    city, number = slots.pick(CITIES), slots.pick(range(1, 7))
+    step = slots.hide((-1, 1))
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        photos = phone.the(Photos)
+        photos.pictures[city] = photos.pictures.get(city, photos.pictures[photos.albums[0]])
+        phone.open("Photos")
+        before = number - step
+        photos.view(city, min(max(1, before), 6) - 1 if 1 <= before <= 6 else number - 1 + step)
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        at = phone.the(Photos).route.about[1] + 1
+        yield swipe("left" if number > at else "right")
+
+    def reached(phone: SimulatedPhone) -> bool:
+        return phone.the(Photos).route.about == [city, number - 1]
+
+    return Goal((f"Swipe to photo {number} of {city}", f"Turn to photo {number} of {city}"), start, script, reached)
+
+
+@template("single", 0.8)
+def dial_here(slots: Slots) -> Goal:
+    hour, minute, half = slots.pick(range(1, 13)), slots.pick(MINUTES[1:]), slots.pick(("AM", "PM"))
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        phone.open("Clock")
+        phone.the(Clock).tab = "Alarm"
+        phone.the(Clock).new_alarm()
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield tap(f"hour:{hour}")
+        yield tap(f"minute:{minute}")
+        if half == "PM":
+            yield tap("PM")
+        yield tap("ok")
+
+    time = f"{hour}:{minute:02d} {half}"
+    return Goal(
+        (f"Set the dial to {time}", f"Choose {time} on the dial"),
+        start,
+        script,
+        lambda phone: time in phone.the(Clock).saved,
+    )
+
+
+@template("single", 2.0)
+def write_here(slots: Slots) -> Goal:
+    name, text = slots.pick(NAMES), slots.pick(LABELS)
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        with_talk(phone, rng, name)
+        phone.open("Messages")
+        phone.the(Messages).talk(name)
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield tap("message")
+        yield type_text(text)
+        yield tap("send")
+
+    return Goal(
+        (f"Write {text} to {name} here", f"Tell {name} {text}"),
+        start,
+        script,
+        lambda phone: (name, text) in phone.the(Messages).sent,
+    )
+
+
+@template("single", 0.8)
+def event_here(slots: Slots) -> Goal:
+    day, event = slots.pick(DAYS), slots.pick(LABELS)
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        calendar = phone.the(Calendar)
+        events = [*(name for name in calendar.week[day] if name != event), event]
+        rng.shuffle(events)
+        calendar.week[day] = {name: rng.choice(CITIES) for name in events}
+        calendar.at = DAYS.index(day)
+        phone.open("Calendar")
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield tap(f"event:{event}")
+
+    return Goal(
+        (f"Open the {event} of this {day}", f"Show the {event} here on {day}"),
+        start,
+        script,
+        lambda phone: phone.the(Calendar).route.about == event,
+    )

@@ -1,0 +1,143 @@
+"""More templates of `single`: quick settings, scrolling, back and home."""
+
+import random
+from collections.abc import Iterator
+
+from vlm_agent.simulator.apps.messages import Contacts
+from vlm_agent.simulator.expert import BACK, HOME, Intent, swipe, tap
+from vlm_agent.simulator.phone import SimulatedPhone
+from vlm_agent.simulator.tasks import Goal, Slots, template
+from vlm_agent.simulator.words import APPS, NAMES, SWITCHES
+
+
+@template("single", 0.7)
+def tile_here(slots: Slots) -> Goal:
+    name, state = slots.pick(SWITCHES), slots.pick(("on", "off"))
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        phone.switches[name] = state == "off"
+        if name not in phone.quick:
+            phone.quick[rng.randrange(len(phone.quick))] = name
+        phone.shade = True
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield tap(f"quick:{name}")
+
+    return Goal(
+        (f"Tap the {name} tile to turn it {state}", f"Turn {state} the {name} tile"),
+        start,
+        script,
+        lambda phone: phone.switches[name] is (state == "on"),
+    )
+
+
+@template("single", 0.8)
+def close_shade(slots: Slots) -> Goal:
+    name = slots.pick(APPS)
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        phone.open(name)
+        phone.shade = True
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield swipe("up")
+
+    return Goal(
+        (f"Close the quick settings over {name}", f"Swipe the quick settings away to see {name}"),
+        start,
+        script,
+        lambda phone: not phone.shade,
+    )
+
+
+@template("single", 0.7)
+def pull_shade(slots: Slots) -> Goal:
+    name = slots.pick(APPS)
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        phone.open(name)
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield swipe("shade")
+
+    return Goal(
+        (f"Pull down the quick settings over {name}", f"Show the quick settings in {name}"),
+        start,
+        script,
+        lambda phone: phone.shade,
+    )
+
+
+@template("single", 0.5)
+def scroll_back(slots: Slots) -> Goal:
+    name = slots.pick(
+        (
+            "Settings",
+            "Contacts",
+            "Mail",
+            "Shop",
+            "Messages",
+            "News",
+            "Photos",
+            "Files",
+            "Music",
+            "Video",
+            "Games",
+            "Books",
+        )
+    )
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        phone.open(name)
+        phone.changed()
+        phone.canvas()
+        route = phone.app(name).route
+        route.scroll = route.limit
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        while phone.app(name).route.scroll > 0:
+            yield swipe("down")
+
+    return Goal(
+        (f"Scroll {name} to the top", f"Go to the top of {name}"),
+        start,
+        script,
+        lambda phone: phone.app(name).route.scroll == 0,
+    )
+
+
+@template("single", 0.4)
+def go_home(slots: Slots) -> Goal:
+    name = slots.pick(APPS)
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        phone.open(name)
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield HOME
+
+    return Goal(
+        (f"Leave {name} for the home screen", f"Go home from {name}"),
+        start,
+        script,
+        lambda phone: phone.at_home,
+    )
+
+
+@template("single", 0.4)
+def go_back(slots: Slots) -> Goal:
+    name = slots.pick(NAMES)
+
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        phone.open("Contacts")
+        phone.the(Contacts).push("person", name)
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield BACK
+
+    return Goal(
+        (f"Go back from {name} to all contacts", f"Leave the page of {name}"),
+        start,
+        script,
+        lambda phone: phone.the(Contacts).route.name == "home",
+    )
