@@ -28,12 +28,13 @@ def line(tmp_path):
     def installed(direct_url):
         package, recorded = tmp_path / "site/vlm_agent", tmp_path / "site/vlm_phone_agent-0.1.0.dist-info"
         (package / "_shipped").mkdir(parents=True)
+        (package / "files").mkdir()
         recorded.mkdir()
-        shutil.copy(installation.__file__, package)
+        shutil.copy(installation.__file__, package / "files")
         (recorded / "METADATA").write_text(METADATA)
         if direct_url is not None:
             (recorded / "direct_url.json").write_text(json.dumps(direct_url))
-        spec = importlib.util.spec_from_file_location("installed", package / "installation.py")
+        spec = importlib.util.spec_from_file_location("installed", package / "files" / "installation.py")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module.install_line("screens")
@@ -46,7 +47,7 @@ def test_from_an_index_it_names_this_distribution(line):
 
 
 def test_from_a_checkout_it_names_the_checkout():
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
     assert shlex.split(installation.install_line("gguf")) == ["pip", "install", "-e", f"{root}[gguf]"]
 
 

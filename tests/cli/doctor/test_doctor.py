@@ -11,7 +11,8 @@ from helpers import adb_servers
 
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.cli.doctor.check import AbsentError, BrokenError
-from vlm_agent.cli.doctor.checks import CHECKS, examine
+from vlm_agent.cli.doctor import examine
+from vlm_agent.cli.doctor.checks import CHECKS
 from vlm_agent.cli.doctor.examine import Finding
 
 LIMITS = (5.0, 15.0, 45.0)
@@ -232,7 +233,7 @@ def test_json_has_every_check_with_what_to_do(monkeypatch, capsys):
 
 
 def test_the_pages_list_every_check():
-    page = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "doctor.md").read_text()
     for name, check in CHECKS.items():
         assert f"| `{name}` | {check.action} | {'; '.join(check.needed_by)} |" in page
 

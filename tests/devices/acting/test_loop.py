@@ -336,7 +336,7 @@ run(Path({folder!r}), ListAgent(TAPS), Killer())
 
 def test_the_trace_of_a_killed_run_has_all_executed_actions(tmp_path):
     here = Path(__file__).parent
-    script = _KILLED.format(here=str(here), tests=str(here.parent), folder=str(tmp_path / "trace"))
+    script = _KILLED.format(here=str(here), tests=str(here.parents[1]), folder=str(tmp_path / "trace"))
     killed = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     trace = read_trace(tmp_path / "trace")

@@ -8,7 +8,7 @@ from vlm_agent.cli import make_parser
 from vlm_agent.evaluation.comparison.settings import SERVED, Endpoint, read_comparison
 from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, TRAIN, Layout, Stages
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COMPARISON = read_comparison(ROOT / "eval/comparisons/five_systems.yaml", {})
 
 

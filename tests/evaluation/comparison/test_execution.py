@@ -9,7 +9,7 @@ from vlm_agent.evaluation.comparison.records import Records
 from vlm_agent.evaluation.comparison.settings import read_comparison
 from vlm_agent.evaluation.comparison.stages import SERVED, Layout, Stage, Stages
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_a_server_that_does_not_start_fails_its_stage_and_the_next_one_runs(tmp_path, monkeypatch):

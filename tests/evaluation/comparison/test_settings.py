@@ -9,7 +9,7 @@ from vlm_agent.evaluation.comparison.settings import ComparisonError, read_compa
 from vlm_agent.evaluation.comparison.stages import Layout, Stages
 from vlm_agent.recipe.shipped import find_shipped
 
-SHIPPED = sorted((Path(__file__).parents[2] / "eval/comparisons").glob("*.yaml"))
+SHIPPED = sorted((Path(__file__).parents[3] / "eval/comparisons").glob("*.yaml"))
 SIZES = {"simulated": 4, "episodes": 2, "tasks": 1}
 TWO = {"one": {"name": "One", "run": "runs/one"}, "two": {"name": "Two", "run": "runs/two"}}
 CONTENT = {"name": "n", "benchmark": "eval/simulated_phone.yaml", "sizes": SIZES, "quick": SIZES, "agents": TWO}
@@ -25,7 +25,7 @@ def written(tmp_path: Path, **changes) -> Path:
 def test_a_shipped_comparison_names_recipes_and_agent_files_that_exist(path):
     comparison = read_comparison(path, {})
     origins = [agent.recipe or agent.agent for agent in comparison.agents.values()]
-    assert all(origin is not None and (path.parents[2] / origin).is_file() for origin in origins)
+    assert all(origin is not None and (path.parents[3] / origin).is_file() for origin in origins)
     assert {"Smartphone Assistant", "Auto-UI", "Android in the Zoo", "D-PoT", "VisionTasker"} <= {
         agent.paper for agent in comparison.agents.values()
     }
