@@ -1,7 +1,8 @@
 """An endless supply of annotated screens, each determined by its random generator alone.
 
 By default half of them are collages; the others are pages of simulated phones after a random walk, in a random style.
-The seeds of these phones are 48 random bits, so none of them is a phone of a demonstration (`simulator/demonstrations.py`).
+The seeds of these phones are 48 random bits, so none of them is a phone of a demonstration
+(`simulator/demonstrations.py`).
 """
 
 import random

@@ -10,8 +10,8 @@ import pytest
 from helpers import adb_servers
 
 from vlm_agent.cli import FAILED, OK, main
-from vlm_agent.cli.doctor.check import AbsentError, BrokenError
 from vlm_agent.cli.doctor import examine
+from vlm_agent.cli.doctor.check import AbsentError, BrokenError
 from vlm_agent.cli.doctor.checks import CHECKS
 from vlm_agent.cli.doctor.examine import Finding
 
