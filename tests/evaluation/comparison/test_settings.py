@@ -25,7 +25,7 @@ def written(tmp_path: Path, **changes) -> Path:
 def test_a_shipped_comparison_names_recipes_and_agent_files_that_exist(path):
     comparison = read_comparison(path, {})
     origins = [agent.recipe or agent.agent for agent in comparison.agents.values()]
-    assert all(origin is not None and (path.parents[3] / origin).is_file() for origin in origins)
+    assert all(origin is not None and (path.parents[2] / origin).is_file() for origin in origins)
     assert {"Smartphone Assistant", "Auto-UI", "Android in the Zoo", "D-PoT", "VisionTasker"} <= {
         agent.paper for agent in comparison.agents.values()
     }
