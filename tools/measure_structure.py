@@ -235,7 +235,7 @@ class Trip:
         self._package = str(checkout / PACKAGE) + os.sep
         self._event, self._is_end, self._ended = event, is_end, False
         self._codes: set[CodeType] = set()
-        self._imports: list[FrameType] = []
+        self._left_out: list[FrameType] = []
 
     def __enter__(self) -> None:
         threading.setprofile(self._note)
@@ -249,19 +249,21 @@ class Trip:
         if event not in ("call", "return") or self._ended:
             return
         self._ended = event == self._event and self._is_end(frame)
-        if event == "call" and frame.f_code.co_name == "<module>":
-            self._imports.append(frame)
-        elif event == "return" and self._imports and self._imports[-1] is frame:
-            self._imports.pop()
-        elif event == "call" and not self._imports and frame.f_code.co_filename.startswith(self._package):
+        if event == "call" and (frame.f_code.co_name == "<module>" or self._builds_parser(frame.f_code)):
+            self._left_out.append(frame)
+        elif event == "return" and self._left_out and self._left_out[-1] is frame:
+            self._left_out.pop()
+        elif event == "call" and not self._left_out and frame.f_code.co_filename.startswith(self._package):
             self._codes.add(frame.f_code)
 
+    def _builds_parser(self, code: CodeType) -> bool:
+        return code.co_name in ("add", "make_parser") and code.co_filename.startswith(f"{self._package}cli{os.sep}")
+
     def functions(self) -> Iterator[dict[str, Any]]:
-        """Comprehensions and lambdas belong to the function around them; commands' options count as nothing."""
+        """Comprehensions and lambdas belong to the function around them."""
         for code in sorted(self._codes, key=lambda code: (code.co_filename, code.co_firstlineno)):
             module = f"{PACKAGE}/{code.co_filename.removeprefix(self._package)}"
-            builds_parser = code.co_name in ("add", "make_parser") and module.startswith(f"{PACKAGE}/cli/")
-            if not code.co_name.startswith("<") and not builds_parser:
+            if not code.co_name.startswith("<"):
                 last = max(line for part in _nested(code) for _, _, line in part.co_lines() if line is not None)
                 yield {"module": module, "name": code.co_qualname, "first": code.co_firstlineno, "last": last}
 

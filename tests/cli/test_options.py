@@ -5,9 +5,10 @@ command, one at a time, and expects a refusal. A new option fails it until it is
 """
 
 import argparse
+import importlib
+import inspect
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -16,8 +17,6 @@ from vlm_agent.cli import COMMANDS, main
 from vlm_agent.cli.agent_options import PLACES
 from vlm_agent.cli.card import PUBLISHED
 from vlm_agent.cli.parser import USAGE
-
-SOURCES = Path(cli.__file__).parent
 
 
 @dataclass(frozen=True)
@@ -183,7 +182,7 @@ def refusal(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "TRACE").mkdir()
     (tmp_path / "TRACE" / "trace.json").write_text("{}")
-    monkeypatch.setattr(cli, "make_parser", lambda: ROOT)
+    monkeypatch.setattr(cli, "make_parser", lambda word="": ROOT)
     for parser in PARSERS.values():
         monkeypatch.setitem(parser._defaults, "run", lambda options: 0)
 
@@ -240,7 +239,7 @@ def test_every_option_is_accepted_somewhere_and_read_by_its_command(command):
     lines = " ".join(mode.line for mode in MODES[command])
     accepted = frozenset().union(*(mode.accepted for mode in MODES[command]))
     files = (command.replace("-", "_"), "agent_options", "foreign_options", "inspect_trace", "inspect_screen")
-    source = "".join((SOURCES / f"{name}.py").read_text(encoding="utf-8") for name in files)
+    source = "".join(inspect.getsource(importlib.import_module(f"vlm_agent.cli.{name}")) for name in files)
     for action in options_of(command):
         is_used = not action.option_strings or action.option_strings[-1] in lines
         assert is_used or action.dest in accepted, f"{command} {action.option_strings} is accepted in no mode"

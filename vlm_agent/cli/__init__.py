@@ -45,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     plain_log()
     try:
-        options = parse(make_parser(), sys.argv[1:] if arguments is None else arguments)
+        words = sys.argv[1:] if arguments is None else arguments
+        options = parse(make_parser(words[0] if words else ""), words)
         options.is_program = arguments is None
         return _run(options)
     except KeyboardInterrupt:
@@ -89,7 +90,8 @@ def _message(error: Exception) -> str:
     return str(error)
 
 
-def make_parser() -> Parser:
+def make_parser(word: str = "") -> Parser:
+    """The parser of all commands, or of one alone if `word` is its name: the others would only delay its start."""
     parser = Parser(
         prog="vlm-agent",
         usage="vlm-agent [-h] [--version] COMMAND …",
@@ -99,7 +101,8 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=vlm_agent.__version__)
     # argparse cannot group subcommands: `_grouped` lists them.
     commands = parser.add_subparsers(prog="vlm-agent", dest="command", metavar="COMMAND", help=argparse.SUPPRESS)
-    for name in COMMANDS:
+    names = {name.replace("_", "-"): name for name in COMMANDS}
+    for name in (names[word],) if word in names else COMMANDS:
         importlib.import_module(f"vlm_agent.cli.{name}").add(commands)
     parser.more_help = lambda: _grouped({name: one.summary for name, one in commands.choices.items()})
     return parser
