@@ -9,6 +9,7 @@ import importlib
 import inspect
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
