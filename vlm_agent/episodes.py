@@ -365,6 +365,7 @@ class Step:
     `screenshot` is uint8 (height, width, 3), RGB, or None if the pixels were not read. `coat` is None if the source has
     no such texts. `instruction` is the low-level instruction of this one step, such as "tap the search field", which
     AndroidControl has for each step; None if the source has none. `plan` is None if the source has no plans.
+    `stored_size` is the (height, width) of a screen in shards whose pixels were not read.
     """
 
     screenshot: np.ndarray | None
@@ -374,6 +375,7 @@ class Step:
     coat: CoatTexts | None = None
     instruction: str | None = None
     plan: PlanTexts | None = None
+    stored_size: tuple[int, int] | None = None
 
     @property
     def screen(self) -> Screen:
@@ -381,9 +383,11 @@ class Step:
 
     @property
     def size(self) -> tuple[int, int]:
-        """(height, width) in pixels. Raises ValueError if the pixels were not read."""
+        """(height, width) in pixels. Raises ValueError for a step without pixels that is not from shards."""
         if self.screenshot is None:
-            raise ValueError("a step without pixels has no size")
+            if self.stored_size is None:
+                raise ValueError("a step without pixels has no size")
+            return self.stored_size
         height, width = self.screenshot.shape[:2]
         return height, width
 

@@ -5,14 +5,11 @@ import time
 
 import numpy as np
 import pytest
-from helpers import tiny
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vlm_agent.action_languages import language_settings
 from vlm_agent.action_languages.auto_ui import SWIPES, AutoUiLanguage
-from vlm_agent.datasets.shards.columns import read_columns
-from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import BUTTONS, Action, ActionKind
 from vlm_agent.models.word_tokenizer import build_word_tokenizer
 
@@ -267,24 +264,6 @@ def test_a_whole_action_needs_no_ending(language, action):
 )
 def test_a_text_that_no_action_starts_with_has_no_ending(text):
     assert NORMALISED.ending(text) is None
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_steps_with_equal_keys_have_equal_texts(language, tmp_path):
-    rng = np.random.default_rng(0)
-    near = np.float32(rng.integers(0, 33, (60, 4)) / 32 + rng.choice([0, 1e-7, -1e-7], (60, 4))).clip(0, 1).tolist()
-    steps = [Action.swipe((a, b), (c, d)) for a, b, c, d in near]
-    steps += [Action.tap(a, b) for a, b, _, _ in near] + [Action.long_press(a, b) for a, b, _, _ in near]
-    steps += [*map(Action.type_text, ("a", "b", "a")), Action.open_app("a"), *tiny.ACTIONS]
-    shards = tiny.write_shards(tmp_path / "shards", [tiny.episode(0, tuple(steps), (2, 2))])
-    dataset = ShardDataset(shards)
-    keys = language.text_keys(read_columns(dataset))
-    texts = [language.encode(step.action) for step in dataset[0].steps]
-    by_key: dict[int, set[str]] = {}
-    for key, text in zip(keys.tolist(), texts, strict=True):
-        by_key.setdefault(key, set()).add(text)
-    assert all(len(found) == 1 for found in by_key.values())
-    assert len(by_key) < len(texts)
 
 
 @pytest.mark.parametrize(

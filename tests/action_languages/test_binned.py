@@ -5,14 +5,11 @@ import math
 
 import numpy as np
 import pytest
-from helpers import tiny
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from vlm_agent.action_languages import language_settings
 from vlm_agent.action_languages.binned import LATER_PHRASES, PHRASES, BinnedLanguage
-from vlm_agent.datasets.shards.columns import read_columns
-from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import BUTTONS, Action, ActionKind, Step
 from vlm_agent.evaluation.scoring.dialects import is_officially_right
 from vlm_agent.geometry import TAP_DISTANCE, directions, float32_directions
@@ -107,24 +104,6 @@ def test_a_swipe_near_a_diagonal_matches_itself_by_the_official_rule_which_compa
     assume(swipe.is_swipe and float32_directions((y, x), lift) == directions((y, x), lift))
     step = Step(np.zeros((1, 1, 3), np.uint8), swipe)
     assert is_officially_right(language.decode(language.encode(swipe)), step)
-
-
-@pytest.mark.parametrize("bins", BINS)
-def test_steps_with_equal_keys_have_equal_texts(bins, tmp_path):
-    rng, language = np.random.default_rng(0), BinnedLanguage(bins)
-    ends = np.float32(rng.integers(0, 81, (300, 3)) / 80)
-    y, x, moved = (ends + np.float32(rng.choice([0, 1e-7, -1e-7, 0.003], ends.shape))).clip(0, 1).T
-    lifts = np.stack([y + moved, x + rng.choice([1, -1], moved.shape) * moved], 1).clip(0, 1).astype(np.float32)
-    steps = [Action.swipe(*ends) for ends in zip(zip(y.tolist(), x.tolist(), strict=True), lifts.tolist(), strict=True)]
-    steps += [Action.tap(*lift) for lift in lifts.tolist()] + [Action.long_press(*lift) for lift in lifts.tolist()]
-    steps += [*map(Action.type_text, ("a", "b", "a")), Action.open_app("a"), *tiny.ACTIONS]
-    dataset = ShardDataset(tiny.write_shards(tmp_path / "shards", [tiny.episode(0, tuple(steps), (2, 2))]))
-    keys = language.text_keys(read_columns(dataset))
-    by_key: dict[int, set[str]] = {}
-    for key, step in zip(keys.tolist(), dataset[0].steps, strict=True):
-        by_key.setdefault(key, set()).add(language.encode(step.action))
-    assert all(len(found) == 1 for found in by_key.values())
-    assert len(by_key) < len(keys)
 
 
 @given(languages, points)

@@ -2,9 +2,7 @@
 
 import json
 
-import numpy as np
 import pytest
-from helpers import tiny
 from helpers.coat_answers import CALLS, LANGUAGE, SCREEN, actions, call
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -12,8 +10,6 @@ from hypothesis import strategies as st
 from vlm_agent.action_languages import language_settings
 from vlm_agent.action_languages.coat import CoatLanguage
 from vlm_agent.action_languages.language import DECISION, SWIPES
-from vlm_agent.datasets.shards.columns import read_columns
-from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import BUTTONS, Action, ActionKind, Screen, UiElement
 from vlm_agent.models.word_tokenizer import build_word_tokenizer
 
@@ -187,23 +183,6 @@ def test_an_index_needs_elements_whose_centre_is_on_the_screen():
     text = call("click_element", idx=0)
     for screen in (None, Screen(None), Screen(None, ()), Screen(None, (UiElement((0.9, 0.9, 0.4, 0.4)),))):
         assert LANGUAGE.decode(text, screen) is None
-
-
-def test_steps_with_equal_keys_have_equal_texts(tmp_path):
-    rng = np.random.default_rng(0)
-    near = np.float32(rng.integers(0, 41, (80, 4)) / 40 + rng.choice([0, 1e-7, -1e-7], (80, 4))).clip(0, 1).tolist()
-    steps = [Action.swipe((a, b), (c, d)) for a, b, c, d in near]
-    steps += [Action.tap(a, b) for a, b, _, _ in near] + [Action.long_press(a, b) for a, b, _, _ in near]
-    steps += [Action.tap(number / 2000, 0.5) for number in range(1, 40)]  # ties between two thousandths
-    steps += [*map(Action.type_text, ("a", "b", "a")), Action.open_app("a"), *tiny.ACTIONS]
-    shards = tiny.write_shards(tmp_path / "shards", [tiny.episode(0, tuple(steps), (2, 2))])
-    dataset = ShardDataset(shards)
-    keys = LANGUAGE.text_keys(read_columns(dataset))
-    by_key: dict[int, set[str]] = {}
-    for key, step in zip(keys.tolist(), dataset[0].steps, strict=True):
-        by_key.setdefault(key, set()).add(LANGUAGE.encode(step.action))
-    assert all(len(found) == 1 for found in by_key.values())
-    assert len(by_key) < len(keys)
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,12 @@
 """The named language names the touched element, decodes the tap, and otherwise equals the binned language."""
 
-import numpy as np
 import pytest
-from helpers import tiny
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.action_languages.named import NamedLanguage
 from vlm_agent.action_languages.names import MAX_NAME_CHARACTERS
-from vlm_agent.datasets.shards.columns import read_columns
-from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action, Screen, UiElement
 
 LANGUAGE, PLAIN, WITH_TARGETS = NamedLanguage(), BinnedLanguage(), NamedLanguage(name_swipe_targets=True)
@@ -189,12 +185,3 @@ def test_the_instructions_explain_names():
     assert "Settings=tap at Y X" in LANGUAGE.instructions
     assert "Settings=swipe" not in LANGUAGE.instructions
     assert "Settings=swipe from Y X to Y X" in WITH_TARGETS.instructions
-
-
-def test_taps_have_equal_keys_if_their_places_and_names_are_equal(tmp_path):
-    taps = tiny.episode(0, (Action.tap(0.3, 0.3),) * 4, (2, 2))
-    columns = read_columns(ShardDataset(tiny.write_shards(tmp_path / "shards", [taps])))
-    assert len(set(LANGUAGE.text_keys(columns).tolist())) == 1
-    first, other, again, without = LANGUAGE.text_keys(columns, np.array(["Wi-Fi", "Mail", "Wi-Fi", ""])).tolist()
-    assert first == again
-    assert len({first, other, without}) == 3

@@ -22,11 +22,10 @@ from vlm_agent.action_languages import (
 from vlm_agent.agents.decoding.constrained import Constrained
 from vlm_agent.agents.decoding.greedy import Limits
 from vlm_agent.cli import FAILED, OK, main
-from vlm_agent.datasets.shards.columns import read_columns
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action, ActionKind, Screen
 from vlm_agent.evaluation.predictions import read_predictions
-from vlm_agent.training.data.token_counts import count_tokens
+from vlm_agent.training.data.recipe_sentences import whole_lengths
 
 EPISODES = [tiny.episode(number) for number in range(2)]
 
@@ -134,14 +133,13 @@ def test_without_ending_constrained_decoding_is_an_error(shards, tmp_path, capsy
     assert "LetterLanguage does not define ending(), which constrained decoding needs" in capsys.readouterr().err
 
 
-def test_tokens_are_counted_from_columns(shards, tmp_path, capsys):
+def test_tokens_are_counted_without_pixels(shards, tmp_path, capsys):
     recipe = str(write_recipe(tmp_path / "elsewhere", tmp_path / "run"))
     assert main(["inspect", str(shards), "--split", "test", "--config", recipe, "--budget", "10"]) == OK
     assert "> 10" in capsys.readouterr().out
     dataset = ShardDataset(shards)
     sentences = replace(tiny.sentences(kinds.byte_level()), language=LetterLanguage())
-    counts = count_tokens(read_columns(dataset), sentences).whole
-    assert counts.tolist() == [len(sentences.build(episode)) for episode in dataset]
+    assert whole_lengths(dataset, sentences).tolist() == [len(sentences.build(episode)) for episode in dataset]
 
 
 def test_the_prompt_of_an_endpoint_contains_its_instructions(shards, tmp_path):

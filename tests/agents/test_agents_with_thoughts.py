@@ -181,8 +181,7 @@ def test_constrained_steps_are_actions_after_free_thoughts(auto_ui):
 
 def test_a_step_answer_has_thoughts_plan_and_action(auto_ui, monkeypatch):
     step = RECORDED[0].steps[1]
-    target = auto_ui.sentences.target(RECORDED[0].steps[1:])
-    written = [*target.thought_ids, *target.plan_ids, *target.decision_ids]
+    written = auto_ui.sentences.encode(auto_ui.sentences.target(RECORDED[0].steps[1:]), ()).input_ids
     monkeypatch.setattr(AutoUiAgent, "_decode", lambda *_: [written] * len(RECORDED[0]))
     (((answer, *_),),) = auto_ui.answer_episodes(RECORDED[:1])
     assert answer.thoughts == CoatTexts(think=step.coat.think, action=step.coat.action)

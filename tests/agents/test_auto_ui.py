@@ -136,10 +136,14 @@ def test_constrained_answers_are_actions_behind_a_plan_in_batches_and_alone(run)
         assert answer.text.startswith(f"Action Plan: [{','.join(answer.plan)}] ; Action Decision: ")
 
 
+def target_ids(sentences, steps) -> list[int]:
+    return sentences.encode(sentences.target(steps), ()).input_ids
+
+
 def test_a_free_answer_has_the_plan_and_the_action_of_its_text(run, monkeypatch):
     agent = AutoUiAgent.from_run(run)
-    target = agent.sentences.target(EPISODES[0].steps)
-    monkeypatch.setattr(type(agent), "_decode", lambda *_: [[*target.plan_ids, *target.decision_ids]] * STEPS)
+    target = target_ids(agent.sentences, EPISODES[0].steps)
+    monkeypatch.setattr(type(agent), "_decode", lambda *_: [target] * STEPS)
     ((_, answers),) = agent.answer_episodes(RECORDED[::-1])
     first = answers[0]
     assert first.plan == ("DUAL_POINT", "DUAL_POINT", "TYPE", "PRESS_ENTER")
@@ -152,8 +156,7 @@ def test_the_decision_behind_a_plan_is_read_in_every_language(run, monkeypatch, 
     agent = AutoUiAgent.from_run(run)
     agent = replace(agent, sentences=replace(agent.sentences, language=language))
     episode = EPISODES[3]
-    targets = (agent.sentences.target(episode.steps[number:]) for number in range(len(episode)))
-    written = [[*target.plan_ids, *target.decision_ids] for target in targets]
+    written = [target_ids(agent.sentences, episode.steps[number:]) for number in range(len(episode))]
     monkeypatch.setattr(type(agent), "_decode", lambda *_: written)
     ((answers,),) = agent.answer_episodes([episode])
     for answer, step in zip(answers, episode.steps, strict=True):
@@ -167,7 +170,7 @@ def test_the_source_has_the_earlier_actions_and_the_features_of_its_screens(tmp_
     agent.answer_episodes([episode])
     for number, sentence in enumerate(sorted(sentences, key=lambda one: one.input_ids.count(0) or len(one))):
         expected = agent.sentences.source(episode.goal, episode.steps[:number], episode.steps[number].screen)
-        assert sentence.input_ids == expected.ids
+        assert sentence.input_ids == agent.sentences.encode(expected.segments, ()).input_ids
         seen = [episode.steps[place].screenshot for place in range(max(0, number - 1), number + 1)]
         assert np.array_equal(np.stack(sentence.screens), np.stack([features_of(pixels) for pixels in seen]))
 
@@ -176,7 +179,8 @@ def test_the_source_has_the_earlier_actions_and_the_features_of_its_screens(tmp_
 def test_the_grey_control_reads_grey_features_and_no_history_neither_actions_nor_earlier_screens(tmp_path, in_batches):
     agent, sentences = recorded(agent_of(tmp_path, past_screens=2))
     episode = EPISODES[0]
-    goal_alone = agent.sentences.source(episode.goal, [], episode.steps[0].screen).ids
+    source = agent.sentences.source(episode.goal, [], episode.steps[0].screen)
+    goal_alone = agent.sentences.encode(source.segments, ()).input_ids
 
     def inputs(control: str | None) -> list[tuple[list[int], list[np.ndarray]]]:
         under = agent if control is None else ControlledAgent(agent, CONTROLS[control])
@@ -263,7 +267,7 @@ def test_an_action_that_the_tokenizer_cannot_write_is_marked(run):
     )
     assert prepared.unwritable == [True, False]
     prepared = replace(
-        prepared, sources=[agent.sentences.source("open settings", [], EPISODES[0].steps[0].screen).ids] * 2
+        prepared, sources=[agent.sentences.source("open settings", [], EPISODES[0].steps[0].screen).segments] * 2
     )
     ((answers,),) = agent.answer_prepared([prepared])
     assert [answer.unwritable for answer in answers] == [True, False]

@@ -20,7 +20,6 @@ from vlm_agent.episodes import Action, Episode, UiElement, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.models.llama_vit.decoder import LlamaViTDecoder
 from vlm_agent.models.llama_vit.family import collate
-from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 WORDS = tiny.tokenizer()
@@ -109,9 +108,7 @@ def test_the_tokens_equal_those_of_generate(model, monkeypatch):
 
 
 def generate(model, episode, number: int) -> list[int]:
-    sentences, sentence = tiny.sentences(WORDS), Sentence()
-    sentence = sentences.build(Episode("", "", episode.goal, episode.steps[:number]))
-    sentences.add_screen(sentence, episode.steps[number])
+    sentence = tiny.sentences(WORDS).prompt(Episode("", "", episode.goal, episode.steps[: number + 1]))
     batch = collate([sentence])
     with torch.inference_mode():
         embeddings, _ = model.embed(batch["input_ids"], batch["screens"])

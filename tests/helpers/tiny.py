@@ -8,7 +8,7 @@ from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.datasets.shards.dataset import ShardWriter, write_manifest
-from vlm_agent.episodes import Action, Episode, Step, UiElement
+from vlm_agent.episodes import Action, Episode, Screen, Step, UiElement
 from vlm_agent.models.llama_vit.model import LlamaViT, LlamaViTConfig
 from vlm_agent.models.word_tokenizer import build_word_tokenizer
 from vlm_agent.sentences.image_sizes import FixedScreens
@@ -68,6 +68,16 @@ def tokenizer() -> PreTrainedTokenizerBase:
 
 def sentences(words: PreTrainedTokenizerBase, grey: bool = False) -> TrajectorySentences:
     return TrajectorySentences(words, LANGUAGE, FixedScreens(SCREEN, GRID[0] * GRID[1]), grey=grey)
+
+
+def action_ids(writer: TrajectorySentences, action: Action, screen: Screen | None = None) -> list[int]:
+    """The tokens of a writable action, with the end mark."""
+    return [*writer.ids(writer.action_text(action, screen)), writer.end_mark]
+
+
+def goal_ids(writer: TrajectorySentences, goal: str) -> list[int]:
+    """The tokens that a sentence with this goal begins with."""
+    return writer.encode(writer.opening(Episode("", "", goal, ()))).input_ids
 
 
 def model(vocabulary: int, vision: dict = CONVNEXT, llama: dict | None = None, **config) -> LlamaViT:

@@ -50,7 +50,7 @@ def test_a_sentence_has_a_place_for_each_token_of_any_strip(short, long, is_wide
     for grey in (False, True):
         sentences = replace(tiny.sentences(tiny.tokenizer(), grey=grey), screens=rule)
         sentence = Sentence()
-        sentences.see(sentence, step)
+        sentence = sentences.encode([sentences.shown(step)])
         assert len(sentence) == rule.tokens(*size) == rule.tokens_of_prepared(*rule.fitted(*size))
         assert sentence.screens[0].shape[1:] == rule.fitted(*size)
         if isinstance(rule, FittedScreens):

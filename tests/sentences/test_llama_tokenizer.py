@@ -58,7 +58,7 @@ def test_the_tokenizer_class_is_llama_tokenizer(tokenizer):
 @pytest.mark.parametrize("action", ACTIONS, ids=str)
 def test_an_action_is_decoded_from_its_tokens(tokenizer, action):
     sentences = tiny.sentences(tokenizer)
-    ids = sentences.action_ids(action)
+    ids = tiny.action_ids(sentences, action)
     assert ids[-1] == tokenizer.eos_token_id
     assert tokenizer.eos_token_id not in ids[:-1]
     assert sentences.text(ids) == sentences.language.encode(action)

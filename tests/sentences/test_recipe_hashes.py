@@ -1,7 +1,8 @@
 """Token ids, labels, kinds, roles, weights and screen sizes of every shipped recipe, and of variants of its `data`.
 
-`PYTHONPATH=.:tests python tests/sentences/test_recipe_hashes.py` writes the hashes again. Checkpoints that are not on every machine have stand-ins for their tokenizers (`recipe_costs.stand_ins`).
-The episodes are real ones of AITW and AitZ, simulated ones, and small ones with texts that are hard to write.
+`PYTHONPATH=.:tests python tests/sentences/test_recipe_hashes.py` writes the hashes again. Checkpoints that
+are not on every machine have stand-ins for their tokenizers (`recipe_costs.stand_ins`). The
+episodes are real ones of AITW and AitZ, simulated ones, and small ones with texts that are hard to write.
 """
 
 import hashlib
@@ -180,7 +181,10 @@ def asked_of(module: DataModule) -> Iterator[tuple]:
         if module.recipe.data.sentences == "chain_of_actions":
             sentences = module.kind.sentences
             for number in range(len(episode)):
-                yield sentences.source_of(episode, number).ids, sentences.target_text(episode.steps[number:])
+                yield (
+                    sentences.encode(sentences.source_of(episode, number).segments, ()).input_ids,
+                    sentences.target_text(episode.steps[number:]),
+                )
             continue
         sentences = module.sentences
         yield from ((one.input_ids, one.labels, one.kinds) for one in sentences.sentences_of(episode))

@@ -102,8 +102,7 @@ def test_a_special_token_in_typed_text_is_plain_text(mark):
 
 def test_the_prompt_of_an_agent_ends_with_the_start_of_the_assistants_turn():
     episode = tiny.episode()
-    sentence = SENTENCES.build(episode, last=2)
-    SENTENCES.add_screen(sentence, episode.steps[2])
+    sentence = SENTENCES.prompt(replace(episode, steps=episode.steps[:3]))
     before = conversation(replace(episode, steps=episode.steps[:2])) + "\n" + template([("user", SCREEN)])
     assert with_pads(sentence) == WORDS(before + "<|im_start|>assistant\n", add_special_tokens=False).input_ids
 
@@ -130,7 +129,7 @@ def test_turns_of_a_base_model_end_with_the_end_mark_of_the_template_not_of_the_
     assert sentences.build(tiny.episode()).input_ids == SENTENCES.build(tiny.episode()).input_ids
     assert sentences.end_mark == base.convert_tokens_to_ids("<|im_end|>") != base.eos_token_id
     plain = replace(sentences, template=PLAIN)
-    assert plain.action_ids(Action.complete())[-1] == plain.end_mark == base.eos_token_id
+    assert tiny.action_ids(plain, Action.complete())[-1] == plain.end_mark == base.eos_token_id
 
 
 def test_a_tokenizer_without_the_end_mark_of_the_template_is_an_error():

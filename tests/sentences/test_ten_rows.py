@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from helpers.step_ids import source_ids, target_of
 from helpers.thoughts import ROWS, row
 from transformers import AutoTokenizer
 
@@ -62,9 +63,9 @@ def trajectory(sentences, episode: Episode) -> Iterator[str]:
 
 def steps(sentences: StepSentences, episode: Episode) -> Iterator[str]:
     for number in range(len(episode)):
-        source, target = sentences.source_of(episode, number), sentences.target(episode.steps[number:])
-        yield f"-- step {number}, source of {len(source.ids)} tokens, target of {len(target)}"
-        yield shortened(sentences.text(source.ids), episode, sentences)
+        source, target = sentences.source_of(episode, number), target_of(sentences, episode.steps[number:])
+        yield f"-- step {number}, source of {len(source_ids(sentences, source))} tokens, target of {len(target)}"
+        yield shortened(sentences.text(source_ids(sentences, source)), episode, sentences)
         yield shortened(sentences.target_text(episode.steps[number:]), episode)
 
 

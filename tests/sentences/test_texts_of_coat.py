@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers import tiny
+from helpers.step_ids import source_ids, target_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,9 +87,9 @@ def test_an_action_without_a_loss_has_thoughts_without_a_loss():
 
 def test_a_source_reads_texts_after_the_goal_and_a_target_learns_thoughts_before_the_plan():
     sentences = steps()
-    source, target = sentences.source_of(EPISODE, 1), sentences.target(EPISODE.steps[1:])
+    source, target = sentences.source_of(EPISODE, 1), target_of(sentences, EPISODE.steps[1:])
     tail = "Goal: open settings 0 Action Result: result-0 Screen Description: screen-1"
-    assert sentences.text(source.ids).endswith(tail)
+    assert sentences.text(source_ids(steps(), source)).endswith(tail)
     opening = "Action Think: think-1 ; Action Description: action-1 ; Action Plan: ["
     assert sentences.text(target.thought_ids + target.plan_ids).startswith(opening)
     assert sentences.target_text(EPISODE.steps[1:]).startswith(opening)
@@ -96,7 +97,7 @@ def test_a_source_reads_texts_after_the_goal_and_a_target_learns_thoughts_before
     assert learned(sentence, "thought") == target.thought_ids
     assert learned(sentence, "plan") == target.plan_ids
     assert learned(sentence, "action") == target.decision_ids
-    plain = steps(CoatRecipe()).target(EPISODE.steps[1:])
+    plain = target_of(steps(CoatRecipe()), EPISODE.steps[1:])
     assert target.decision_ids == plain.decision_ids
 
 
@@ -105,7 +106,7 @@ def test_no_input_has_the_result_of_its_own_action_or_a_text_of_a_later_step(num
     everything = [trajectories(), trajectories(template=replace(CHAT_TURNS, end=""))]
     cut = replace(EPISODE, steps=EPISODE.steps[: number + 1])
     inputs = [[id_ for id_ in one.prompt(cut).input_ids if id_ >= 0] for one in everything]
-    for ids in [*inputs, steps().source_of(EPISODE, number).ids]:
+    for ids in [*inputs, source_ids(steps(), steps().source_of(EPISODE, number))]:
         text = WORDS.decode(ids)
         assert f"screen-{number}" in text
         for later in range(number, len(EPISODE)):
@@ -123,15 +124,16 @@ def test_a_window_reads_the_result_of_the_action_before_it():
 
 def test_a_source_loses_its_actions_and_then_its_texts_but_never_the_goal():
     whole = steps().source_of(EPISODE, 3)
-    alone = len(steps(history=0).source(EPISODE.goal, (), replace(recorded_screen(EPISODE, 3), texts=None)).ids)
+    bare = replace(recorded_screen(EPISODE, 3), texts=None)
+    alone = len(source_ids(steps(), steps(history=0).source(EPISODE.goal, (), bare)))
     found = []
-    for limit in range(len(whole.ids), alone, -1):
+    for limit in range(len(source_ids(steps(), whole)), alone, -1):
         sentences = steps(max_source_tokens=limit)
         try:
             source = sentences.source_of(EPISODE, 3)
         except TooLongError:
             break
-        text = sentences.text(source.ids)
+        text = sentences.text(source_ids(steps(), source))
         assert "Goal: open settings 0" in text
         assert source.cut == 0 or source.dropped == 3
         found.append((source.dropped, source.cut))

@@ -47,9 +47,11 @@ def digest_of(sentences: list[Sentence]) -> str:
 
 def trajectories(sentences) -> list[Sentence]:
     built = [sentences.build(episode, with_swipe_targets=True) for episode in EPISODES]
-    built += [sentences.build(EPISODES[0], first, 4, 2, with_unwritable=True) for first in (0, 1)]
-    sentences.add_screen(built[-1], EPISODES[0].steps[4])
-    return built
+    shortened = [sentences.segments(EPISODES[0], first, 4, 2, with_unwritable=True) for first in (0, 1)]
+    prompt = sentences.prompt_segments(replace(EPISODES[0], steps=EPISODES[0].steps[:5]))
+    asked = next(at for at, each in enumerate(prompt) if each.screen is EPISODES[0].steps[4])
+    shortened[1] += prompt[asked - 1 :]  # the marks before the screen, the screen, and the cue
+    return [*built, *map(sentences.encode, shortened)]
 
 
 TRAJECTORIES = {

@@ -29,6 +29,10 @@ def model():
     return tiny.model(len(WORDS))
 
 
+def action_ids(action: Action) -> list[int]:
+    return [*SENTENCES.ids(tiny.LANGUAGE.encode(action)), SENTENCES.end_mark]
+
+
 def action_positions(sentence: Sentence) -> list[list[int]]:
     """The positions of each action's tokens."""
     supervised = [at for at, label in enumerate(sentence.labels) if label != IGNORED]
@@ -47,9 +51,9 @@ def token_losses(model, sentence: Sentence) -> torch.Tensor:
 
 def test_the_order_is_goal_and_then_screen_cue_action_for_each_step():
     sentence = SENTENCES.build(EPISODE)
-    expected = SENTENCES.goal_ids(EPISODE.goal)
+    expected = SENTENCES.encode(SENTENCES.opening(EPISODE)).input_ids
     for step in EPISODE.steps:
-        expected = expected + [SCREEN_TOKEN] * TOKENS + SENTENCES.ids(PLAIN.cue) + SENTENCES.action_ids(step.action)
+        expected = expected + [SCREEN_TOKEN] * TOKENS + SENTENCES.ids(PLAIN.cue) + action_ids(step.action)
     assert sentence.input_ids == expected
     assert sentence.input_ids[0] == WORDS.bos_token_id
     assert sentence.input_ids.count(SCREEN_TOKEN) == TOKENS * len(EPISODE)
@@ -59,7 +63,7 @@ def test_the_order_is_goal_and_then_screen_cue_action_for_each_step():
 def test_exactly_the_actions_and_their_end_marks_are_supervised():
     sentence = SENTENCES.build(EPISODE)
     labels = [label for label in sentence.labels if label != IGNORED]
-    assert labels == [id_ for step in EPISODE.steps for id_ in SENTENCES.action_ids(step.action)]
+    assert labels == [id_ for step in EPISODE.steps for id_ in action_ids(step.action)]
     assert all(label in (IGNORED, id_) for label, id_ in zip(sentence.labels, sentence.input_ids, strict=True))
     assert sentence.supervised == len(labels)
     assert labels.count(WORDS.eos_token_id) == len(EPISODE)
@@ -77,7 +81,7 @@ def test_actions_before_the_first_supervised_step_are_read_without_a_label():
     whole, window = SENTENCES.build(EPISODE), SENTENCES.build(EPISODE, first_supervised_step=2)
     assert window.input_ids == whole.input_ids and len(window.screens) == len(EPISODE)
     learned = [label for label in window.labels if label != IGNORED]
-    assert learned == [id_ for step in EPISODE.steps[2:] for id_ in SENTENCES.action_ids(step.action)]
+    assert learned == [id_ for step in EPISODE.steps[2:] for id_ in action_ids(step.action)]
 
 
 def test_an_end_mark_in_typed_text_does_not_end_the_action():
@@ -128,8 +132,8 @@ def test_each_action_depends_on_its_own_screen(model):
 def test_steps_before_the_first_are_not_in_the_sentence():
     alone = SENTENCES.build(EPISODE, 2, 3)
     assert len(alone.screens) == 1
-    assert np.array_equal(alone.screens[0], SENTENCES.screen(EPISODE.steps[2]))
-    assert [label for label in alone.labels if label != IGNORED] == SENTENCES.action_ids(EPISODE.steps[2].action)
+    assert np.array_equal(alone.screens[0], SENTENCES.screens.prepare(EPISODE.steps[2].screenshot))
+    assert [label for label in alone.labels if label != IGNORED] == tiny.action_ids(SENTENCES, EPISODE.steps[2].action)
 
 
 def test_grey_sentences_differ_only_in_their_screens():
@@ -144,14 +148,14 @@ def test_an_action_that_the_tokenizer_cannot_write_is_an_error():
     letters = Tokenizer(models.WordLevel({"<unk>": 0, "</s>": 1}, unk_token=marks["unk_token"]))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=letters, **marks)
     with pytest.raises(UserError, match="tap at 2 7"):
-        tiny.sentences(tokenizer).action_ids(Action.tap(0.25, 0.75))
+        tiny.action_ids(tiny.sentences(tokenizer), Action.tap(0.25, 0.75))
 
 
 def test_without_a_start_mark_the_sentence_starts_with_the_goal():
     words = tiny.tokenizer()
     words.bos_token = None
     sentences = tiny.sentences(words)
-    assert sentences.goal_ids("go") == SENTENCES.goal_ids("go")[1:]
+    assert tiny.goal_ids(sentences, "go") == tiny.goal_ids(SENTENCES, "go")[1:]
 
 
 def test_trajectory_sentences_can_be_pickled():

@@ -1,6 +1,5 @@
 """Actions whose text a tokenizer changes are supervised only if both texts are equal in Unicode NFC."""
 
-import numpy as np
 import pytest
 from helpers import tiny
 from helpers.published_qwen_vl import write_vocabulary
@@ -9,12 +8,9 @@ from tokenizers import normalizers
 from transformers import PreTrainedTokenizerFast
 
 from vlm_agent.agents.vlm.agent import VlmAgent
-from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action
 from vlm_agent.models.qwen_vl_2023.tokenizer import build_tokenizer
 from vlm_agent.sentences import IGNORED
-from vlm_agent.training.data.text_lengths import text_lengths
-from vlm_agent.training.data.token_counts import columns_for, count_tokens
 
 NOT_NFC = ("cafe\u0301", "\u212b", "\u2126 ohm")
 LOUD = Action.type_text("LOUD")
@@ -29,6 +25,10 @@ def qwen_2023(folder) -> PreTrainedTokenizerFast:
     return build_tokenizer(write_vocabulary(folder / "qwen.tiktoken"), 8192)
 
 
+def action_ids(sentences, action: Action) -> list[int]:
+    return [*sentences.ids(sentences.language.encode(action)), sentences.end_mark]
+
+
 @pytest.mark.parametrize("make", [lambda _: normalising(normalizers.NFC()), qwen_2023], ids=["nfc", "qwen_2023"])
 @pytest.mark.parametrize("text", NOT_NFC)
 def test_typed_text_that_is_not_nfc_is_supervised_in_nfc(make, text, tmp_path):
@@ -38,8 +38,8 @@ def test_typed_text_that_is_not_nfc_is_supervised_in_nfc(make, text, tmp_path):
         tiny.episode(0, (Action.type_text(sentences.text(sentences.ids(text))), Action.complete()))
     )
     assert (sentence.input_ids, sentence.labels) == (composed.input_ids, composed.labels)
-    assert sentence.supervised == len(sentences.action_ids(Action.type_text(text))) + len(
-        sentences.action_ids(Action.complete())
+    assert sentence.supervised == len(action_ids(sentences, Action.type_text(text))) + len(
+        action_ids(sentences, Action.complete())
     )
 
 
@@ -47,33 +47,9 @@ def test_an_unwritable_action_is_in_the_history_without_a_loss():
     sentences = tiny.sentences(lower_case())
     sentence = sentences.build(tiny.episode(0, (LOUD, Action.complete())))
     loud = [*sentences.ids('Input text "loud"'), sentences.tokenizer.eos_token_id]
-    assert [label for label in sentence.labels if label != IGNORED] == sentences.action_ids(Action.complete())
+    assert [label for label in sentence.labels if label != IGNORED] == action_ids(sentences, Action.complete())
     start = next(at for at in range(len(sentence)) if sentence.input_ids[at : at + len(loud)] == loud)
     assert set(sentence.labels[start : start + len(loud)]) == {IGNORED}
-
-
-def test_token_counts_equal_those_of_the_sentences(tmp_path):
-    episodes = [
-        tiny.episode(0, (LOUD, Action.tap(0.5, 0.5), LOUD)),
-        tiny.episode(1),
-        tiny.episode(2, tuple(map(Action.type_text, NOT_NFC))),
-    ]
-    dataset, sentences = ShardDataset(tiny.write_shards(tmp_path, episodes)), tiny.sentences(lower_case())
-    counts = count_tokens(columns_for(dataset, sentences), sentences)
-    built = [sentences.build(episode) for episode in dataset]
-    assert counts.whole.tolist() == [len(sentence) for sentence in built]
-    assert counts.action.sum() == sum(sentence.supervised for sentence in built)
-    assert counts.unwritable_steps() == [(0, 0), (0, 2)]
-
-
-def test_batched_text_lengths_equal_those_of_single_texts():
-    texts = ['tap at 7 90</s>"', 'Input text "LOUD"', "", *NOT_NFC]
-    for tokenizer in (lower_case(), normalising(normalizers.NFC()), tiny.tokenizer()):
-        sentences = tiny.sentences(tokenizer)
-        lengths = text_lengths(sentences, texts)
-        assert lengths.tokens.tolist() == [len(sentences.ids(text)) for text in texts]
-        assert lengths.is_writable.tolist() == [sentences.is_writable(text) for text in texts]
-    assert text_lengths(sentences, []).tokens.dtype == np.int32
 
 
 def test_an_agent_answers_every_step_and_marks_unwritable_ones():

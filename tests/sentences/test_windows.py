@@ -6,9 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vlm_agent.sentences.windows import Past, PastTokens, TooLongError, Window, single_steps, steps_after_past, windows
+from vlm_agent.sentences.windows import Past, TooLongError, Window, single_steps
+from vlm_agent.sentences.windows import windows as cut
 
 STEPS = st.lists(st.integers(1, 40), min_size=1, max_size=30)
+
+
+def length_of(goal: int, steps: list[int], saved: int = 0):
+    """The tokens of a sentence that is its goal and its steps. `saved`: what the first step, if not 0, loses."""
+    return lambda first, supervised, last: goal + sum(steps[first:last]) - (saved if first else 0)
+
+
+def windows(goal: int, steps: list[int], budget: int | None) -> list[Window]:
+    return cut(len(steps), length_of(goal, steps), budget)
 
 
 @st.composite
@@ -83,27 +93,27 @@ def test_windows_of_an_example():
 @given(episodes())
 def test_single_steps_are_one_window_per_step(episode):
     goal, steps, budget = episode
-    result = single_steps(goal, steps, budget)
+    result = single_steps(len(steps), length_of(goal, steps), None, budget)
     assert [(window.first, window.first_supervised, window.last) for window in result] == [
         (step, step, step + 1) for step in range(len(steps))
     ]
     assert [window.tokens for window in result] == [goal + tokens for tokens in steps]
 
 
-def test_single_steps_save_the_mark_between_steps_in_all_but_the_first():
-    assert [window.tokens for window in single_steps(10, [5, 5, 7], 15, saved=3)[:2]] == [15, 12]
-    with pytest.raises(TooLongError, match="step 0 takes 15 tokens"):
-        single_steps(10, [5], 14, saved=3)
+def test_a_single_step_over_the_budget_is_an_error():
+    length = length_of(10, [5, 5, 7], saved=3)
+    assert [window.tokens for window in single_steps(3, length, None, 15)] == [15, 12, 14]
+    with pytest.raises(TooLongError, match="step 0 takes 15 tokens with its goal, over 14"):
+        single_steps(3, length, None, 14)
 
 
 def test_a_step_after_its_past_may_fill_the_budget():
-    earlier = PastTokens(shown=[6, 6, 6], words=[2, 2, 2], heading=1)
-    past = Past(screens=1, words=1)
-    found = steps_after_past(10, [5, 5, 7], earlier, past, 26)
+    past, length = Past(screens=1, words=1), length_of(10, [5, 5, 7])
+    found = single_steps(3, length, past, 22)
     assert [(window.first, window.first_supervised, window.tokens) for window in found] == [
         (0, 0, 15),
-        (0, 1, 21),
-        (1, 2, 26),  # goal 10, heading 1, step 0 in words 2, step 1 with its screen 6, step 2 itself 7
+        (0, 1, 20),
+        (1, 2, 22),
     ]
-    with pytest.raises(TooLongError, match="step 2 takes 26 tokens with its goal and earlier steps, over 25"):
-        steps_after_past(10, [5, 5, 7], earlier, past, 25)
+    with pytest.raises(TooLongError, match="step 2 takes 22 tokens with its goal and earlier steps, over 21"):
+        single_steps(3, length, past, 21)

@@ -16,9 +16,7 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import RecipeError
 from vlm_agent.models import build
 from vlm_agent.recipe.run import Recipe
-from vlm_agent.training.data.count_cache import CountCache
 from vlm_agent.training.data.shard_data import ShardDataModule
-from vlm_agent.training.data.token_counts import columns_for, count_tokens
 from vlm_agent.training.dry_run.hardware import find_gpu
 from vlm_agent.training.dry_run.report import Target, dry_run
 
@@ -65,11 +63,11 @@ def data(shards: Path, **changes) -> ShardDataModule:
 
 
 @pytest.mark.parametrize("control", [None, "grey_screens"])
-def test_tokens_counted_from_columns_are_those_of_the_sentences(shards, control):
+def test_counted_tokens_are_those_of_the_sentences(shards, control):
     module = data(shards, data={"control": control})
-    counts = module.kind.token_counts
-    assert counts.whole.tolist() == [len(module.sentences.build(episode)) for episode in EPISODES]
-    assert (counts.screen > 0).all() == (control is None)
+    counts = module.kind.counts
+    assert counts.items["tokens"].tolist() == [len(module.sentences.build(episode)) for episode in EPISODES]
+    assert (counts.steps["screen"] > 0).all() == (control is None)
 
 
 @pytest.mark.parametrize("past", [0, 1])
@@ -80,18 +78,6 @@ def test_with_past_screens_too_a_sentence_has_the_tokens_that_were_counted(shard
     assert [len(writer(item, None)) for item in items] == [item.window.tokens for item in items]
     written = [module.sentences.text(writer(item, None).input_ids) for item in items]
     assert any("click on" in text for text in written)  # by name: the numbers are of screens that are not shown
-
-
-def test_tokens_of_screens_are_kept_and_belong_to_these_elements_alone(shards, tmp_path):
-    module, cache = data(shards), CountCache(tmp_path / "cache", {}, least=1)
-    columns = columns_for(ShardDataset(shards), module.sentences)
-    first, again = (count_tokens(columns, module.sentences, cache=cache) for _ in range(2))
-    files = set((tmp_path / "cache" / "token_counts").glob("*.npz"))
-    assert (first.screen == again.screen).all()
-    other = tiny.write_shards(tmp_path / "other", [tiny.episode(number) for number in range(3)])
-    fewer = count_tokens(columns_for(ShardDataset(other), module.sentences), module.sentences, cache=cache)
-    assert (fewer.screen < first.screen).all()
-    assert len(set((tmp_path / "cache" / "token_counts").glob("*.npz")) - files) == 1
 
 
 def test_shards_without_elements_are_refused(tmp_path):

@@ -19,17 +19,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-import numpy as np
-
 from vlm_agent.action_languages.language import (
     DECISION,
     SWIPES,
-    ActionColumns,
     ActionLanguage,
     Coordinate,
     LanguageSettings,
     LanguageVocabulary,
-    rounded_text_keys,
 )
 from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, NO_POINT, Action, ActionKind, Screen
 from vlm_agent.geometry import DIRECTIONS, float32_directions
@@ -105,13 +101,6 @@ class AutoUiLanguage(ActionLanguage):
         rows = [Coordinate(f"[{text}", 0, place) for text, place in hundredths]
         columns = [Coordinate(f", {text}", 1, place) for text, place in hundredths]
         return LanguageVocabulary(tuple(phrases), (*rows, *columns))
-
-    def text_keys(self, columns: ActionColumns, names: np.ndarray | None = None) -> np.ndarray:
-        """Taps and long presses by their rounded points, swipes by their direction, the others by type and text."""
-        if not self.normalised:
-            return super().text_keys(columns, names)
-        # Exact for float32: v·10⁴ is then either a tie or far from one, so it rounds as the decimal text does.
-        return rounded_text_keys(columns, 10**_DECIMALS, float32_directions(columns.touch_yx, columns.lift_yx))
 
     def ending(self, text: str) -> str | None:
         """A completion of `text` to an encoded action; the completion of a tap repeats its touch point."""

@@ -21,19 +21,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from vlm_agent.action_languages.language import (
-    ActionColumns,
     ActionLanguage,
     Coordinate,
     LanguageSettings,
     LanguageVocabulary,
-    combined_keys,
-    text_codes,
 )
-from vlm_agent.episodes import BUTTONS, KINDS_WITH_TEXT, KINDS_WITH_TOUCH, Action, ActionKind, Screen
+from vlm_agent.episodes import BUTTONS, Action, ActionKind, Screen
 from vlm_agent.geometry import DIRECTIONS, float32_directions
 
 _NUMBER = r"(0|[1-9][0-9]{0,8})"
@@ -148,22 +144,6 @@ class BinnedLanguage(ActionLanguage):
         rows = [Coordinate(f"{number} ", 0, place) for number, place in places]
         columns = [Coordinate(str(number), 1, place) for number, place in places]
         return LanguageVocabulary(phrases, (*rows, *columns))
-
-    def text_keys(self, columns: ActionColumns, names: np.ndarray | None = None) -> np.ndarray:
-        """The text of taps and long presses depends on the bins of the touch point, that of swipes on the bins of both
-        ends and on the direction."""
-        touch, lift = (
-            np.minimum((points.astype(np.float64) * self.bins).astype(np.int64), self.bins - 1)
-            for points in (columns.touch_yx, columns.lift_yx)
-        )
-        swipes = columns.steps_that("swipe")
-        has_touch, has_text = (np.isin(columns.action_kind, kinds) for kinds in (KINDS_WITH_TOUCH, KINDS_WITH_TEXT))
-        start = np.where(has_touch, touch[:, 0] * self.bins + touch[:, 1], 0)
-        end_or_text = np.where(
-            swipes, lift[:, 0] * self.bins + lift[:, 1], np.where(has_text, text_codes(columns.text), 0)
-        )
-        kind = columns.action * len(DIRECTIONS) + np.where(swipes, columns.direction, 0)
-        return combined_keys(start, end_or_text, kind)
 
     def ending(self, text: str) -> str | None:
         """A short, not always the shortest, completion of `text` to an action; None if there is none.

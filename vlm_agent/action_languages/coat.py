@@ -29,17 +29,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-import numpy as np
-
 from vlm_agent.action_languages.language import (
     DECISION,
     SWIPES,
-    ActionColumns,
     ActionLanguage,
     Coordinate,
     LanguageSettings,
     LanguageVocabulary,
-    rounded_text_keys,
 )
 from vlm_agent.episodes import BUTTONS, Action, ActionKind, Screen, UiElement
 from vlm_agent.geometry import COAT_VERTICAL_SHARE, DIRECTIONS, directions
@@ -143,11 +139,6 @@ class CoatLanguage(ActionLanguage):
         rows = [Coordinate(text, 0, place) for text, place in hundredths]
         columns = [Coordinate(f", {text}", 1, place) for text, place in hundredths]
         return LanguageVocabulary(phrases, (*rows, *columns))
-
-    def text_keys(self, columns: ActionColumns, names: np.ndarray | None = None) -> np.ndarray:
-        """Clicks and long presses by their rounded points, swipes by their direction, the others by type and text."""
-        direction = directions(columns.touch_yx, columns.lift_yx, COAT_VERTICAL_SHARE)
-        return rounded_text_keys(columns, _UNITS, direction)
 
     def ending(self, text: str) -> str | None:
         """The shortest completion of `text` to an encoded action; None if no completion exists."""

@@ -25,18 +25,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-import numpy as np
-import pyarrow as pa
-
 from vlm_agent.action_languages.language import (
     SWIPES,
-    ActionColumns,
     ActionLanguage,
     LanguageSettings,
     LanguageVocabulary,
-    combined_keys,
-    rounded_text_keys,
-    text_codes,
 )
 from vlm_agent.episodes import Action, ActionKind, Screen, UiElement
 from vlm_agent.geometry import nearest_box, place_of_box
@@ -120,7 +113,7 @@ class ElementIndexLanguage(ActionLanguage):
     """The codec."""
 
     @property
-    def numbers_elements(self) -> bool:
+    def needs_elements(self) -> bool:
         return True
 
     @property
@@ -182,16 +175,6 @@ class ElementIndexLanguage(ActionLanguage):
         """A word tokenizer writes an action without a text in one token, and a click in two."""
         ends = [f"{number}}}" for number in range(_NUMBERS_IN_VOCABULARY)]
         return LanguageVocabulary((*_WHOLE, *_TEXT_OPENINGS, *_NUMBER_OPENINGS, *_POINT_OPENINGS, '"}', *ends))
-
-    def text_keys(self, columns: ActionColumns, names: np.ndarray | None = None) -> np.ndarray:
-        """Taps and long presses by the number of their element, without one by their rounded point; swipes by their
-        direction, the others by type and text."""
-        keys = rounded_text_keys(columns, _UNITS, columns.direction)
-        if names is None:
-            return keys
-        is_numbered = np.asarray(names != "", bool)
-        keys = np.where(is_numbered, 0, 1 + keys)
-        return combined_keys(keys, np.where(is_numbered, columns.action, 0), text_codes(pa.array(names, pa.string())))
 
     def ending(self, text: str) -> str | None:
         """A completion of `text` to an encoded action, whatever the screen; None if there is none.

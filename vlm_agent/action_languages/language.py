@@ -5,10 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-import pyarrow as pa
-
-from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, Action, Screen
+from vlm_agent.episodes import Action, Screen
 from vlm_agent.settings import Section
 
 DECISION = "Action Decision:"
@@ -51,37 +48,6 @@ class LanguageVocabulary:
         return [coordinate for coordinate in self.coordinates if coordinate.axis == axis]
 
 
-class ActionColumns(Protocol):
-    """The actions of S steps as arrays; implemented by `datasets.shards.columns.Columns`.
-
-    `action_kind`: int8 (S,), values of `ActionKind`. `action`: int64 (S,), indices into `ACTION_NAMES`. `touch_yx`,
-    `lift_yx`: float32 (S, 2), (y, x) in screen fractions. `direction`: int64 (S,), indices into `DIRECTIONS`, for
-    swipes. `text`: Arrow strings (S,).
-    """
-
-    @property
-    def action_kind(self) -> np.ndarray: ...
-
-    @property
-    def action(self) -> np.ndarray: ...
-
-    @property
-    def touch_yx(self) -> np.ndarray: ...
-
-    @property
-    def lift_yx(self) -> np.ndarray: ...
-
-    @property
-    def direction(self) -> np.ndarray: ...
-
-    @property
-    def text(self) -> pa.StringArray: ...
-
-    def steps_that(self, action: str) -> np.ndarray:
-        """bool (S,): whether the name of a step's action is `action`, one of `ACTION_NAMES`."""
-        ...
-
-
 class ActionLanguage(Protocol):
     """A stateless codec between actions and text.
 
@@ -90,14 +56,9 @@ class ActionLanguage(Protocol):
     """
 
     @property
-    def names_touched_elements(self) -> bool:
-        """Whether `encode` uses the name of the element under the touch point, and nothing else of `screen`."""
-        return False
-
-    @property
-    def numbers_elements(self) -> bool:
-        """Whether `encode` uses the number of the element nearest to the touch point (`geometry.nearest_box`), and
-        nothing else of `screen`. A language either names elements or numbers them."""
+    def needs_elements(self) -> bool:
+        """Whether an answer refers to elements by their number on the screen: a prompt has to show the numbers, and
+        `decode` needs the elements."""
         return False
 
     @property
@@ -120,8 +81,8 @@ class ActionLanguage(Protocol):
     def encode(self, action: Action, screen: Screen | None = None, swipe_target: str | None = None) -> str:
         """The action as text.
 
-        `screen`: used if `names_touched_elements` or `numbers_elements` is true. `swipe_target`: the name of the
-        element that a swipe should bring into view, used if `name_swipe_targets` is true.
+        `screen`: for a language that names or numbers the touched element. `swipe_target`: the name of the element
+        that a swipe should bring into view, used if `name_swipe_targets` is true.
         """
         ...
 
@@ -147,17 +108,6 @@ class ActionLanguage(Protocol):
         """The phrases and coordinates that a tokenizer trained from scratch needs."""
         ...
 
-    def text_keys(self, columns: ActionColumns, names: np.ndarray | None = None) -> np.ndarray:
-        """int64 (S,): one key per step. Steps with equal keys have equal text, so each key is encoded only once.
-
-        `names`: str objects (S,), the name of the touched element or of the swipe target, "" for neither; for a
-        language that numbers elements, the number of the touched one. None for a language that uses no element. The
-        default distinguishes all different actions and is correct for every language. A language that quantizes saves
-        time with coarser keys.
-        """
-        keys = [columns.action_kind, *columns.touch_yx.T, *columns.lift_yx.T, text_codes(columns.text)]
-        return combined_keys(*keys, *([] if names is None else [text_codes(pa.array(names, pa.string()))]))
-
     def ending(self, text: str) -> str | None:
         """Text that completes `text` to an action: "" if `text` is an action, None if no completion exists.
 
@@ -182,40 +132,3 @@ class LanguageSettings(Section):
 
 
 LanguageRegistry = Mapping[str, type[LanguageSettings]]
-
-
-_LARGEST_KEY = 1 << 62  # above it, values are replaced by their ranks to avoid int64 overflow
-
-
-def combined_keys(*columns: np.ndarray) -> np.ndarray:
-    """int64 (S,): equal for two steps exactly if all `columns` (S,), of any numeric dtype, are equal for them."""
-    keys, count = np.zeros(len(columns[0]), np.int64), 1
-    for column in columns:
-        values = column.astype(np.int64) if column.dtype.kind in "iu" and column.min(initial=0) >= 0 else _ranks(column)
-        size = int(values.max(initial=0)) + 1
-        if count * size > _LARGEST_KEY:
-            keys, values = _ranks(keys), _ranks(values)
-            size = int(values.max(initial=0)) + 1
-            count = int(keys.max(initial=0)) + 1
-        keys, count = keys * size + values, count * size
-    return keys
-
-
-def rounded_text_keys(columns: ActionColumns, units: int, direction: np.ndarray) -> np.ndarray:
-    """`ActionLanguage.text_keys` of a language that rounds touch points to 1 / `units` and writes of a swipe its
-    direction alone. `direction`: int (S,), indices into `DIRECTIONS`."""
-    swipes, has_touch = columns.steps_that("swipe"), np.isin(columns.action_kind, KINDS_WITH_TOUCH)
-    rounded = np.rint(columns.touch_yx.astype(np.float64) * units).astype(np.int64)
-    points = np.where((has_touch & ~swipes)[:, None], rounded, 0)
-    texts = np.where(np.isin(columns.action_kind, KINDS_WITH_TEXT), text_codes(columns.text), 0)
-    return combined_keys(columns.action_kind, *points.T, np.where(swipes, 1 + direction, 0), texts)
-
-
-def text_codes(texts: pa.Array) -> np.ndarray:
-    """int32 (S,): equal for two steps exactly if their texts are equal."""
-    return texts.dictionary_encode().indices.to_numpy()
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """int64 (S,): the rank of each value among the distinct values."""
-    return np.unique(values, return_inverse=True)[1]

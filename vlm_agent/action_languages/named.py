@@ -19,18 +19,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
-import numpy as np
-import pyarrow as pa
 from pydantic import Field
 
 from vlm_agent.action_languages.binned import LONG_PRESS_OPENING, SWIPE_OPENING, TAP_OPENING, BinnedLanguage
 from vlm_agent.action_languages.language import (
-    ActionColumns,
     ActionLanguage,
     LanguageSettings,
     LanguageVocabulary,
-    combined_keys,
-    text_codes,
 )
 from vlm_agent.action_languages.names import NAME_SEPARATOR, is_name, touched_name
 from vlm_agent.episodes import Action, Screen
@@ -45,10 +40,6 @@ class NamedLanguage(ActionLanguage):
     bins: int = 100
     name_swipe_targets: bool = False
     all_action_kinds: bool = False
-
-    @property
-    def names_touched_elements(self) -> bool:
-        return True
 
     @cached_property
     def _binned(self) -> BinnedLanguage:
@@ -82,10 +73,6 @@ class NamedLanguage(ActionLanguage):
 
     def vocabulary(self) -> LanguageVocabulary:
         return self._binned.vocabulary()
-
-    def text_keys(self, columns: ActionColumns, names: np.ndarray | None = None) -> np.ndarray:
-        keys = self._binned.text_keys(columns)
-        return keys if names is None else combined_keys(keys, text_codes(pa.array(names, pa.string())))
 
     def ending(self, text: str) -> str | None:
         plain = self._binned.ending(text)

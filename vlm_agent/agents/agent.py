@@ -233,7 +233,7 @@ class AgentSettings(Section):
     @property
     def reads_elements(self) -> bool:
         """Whether the agent reads the elements of screens, or needs them to read its own answers."""
-        return self.language.build().numbers_elements
+        return self.language.build().needs_elements
 
     @property
     def grey_screens(self) -> str:

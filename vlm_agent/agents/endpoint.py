@@ -184,7 +184,7 @@ class EndpointSettings(AgentSettings):
         fixed = [key for key in ("action_language", "past_screens", "max_tokens") if key in self.model_fields_set]
         if self.as_trained is not None and fixed:
             raise ValueError(f"remove {fixed[0]}; with as_trained it is that of the run")
-        if self.as_trained is None and self.action_language.build().numbers_elements:
+        if self.as_trained is None and self.action_language.build().needs_elements:
             raise ValueError(
                 f"action_language {self.action_language.name} writes numbers of elements, which the prompts of this "
                 "agent do not show; use agent: dynamic_planning with mode: none, which shows them, or another language"

@@ -133,14 +133,14 @@ def _count_tokens(dataset: "ShardDataset", columns: "Columns", options: argparse
 
     from vlm_agent.datasets.statistics.summary import TokenBudget, by_subset
     from vlm_agent.recipe.run import read_recipe
-    from vlm_agent.training.data.token_counts import columns_for, context_length, count_tokens, recipe_sentences
+    from vlm_agent.training.data.recipe_sentences import context_length, recipe_sentences, whole_lengths
 
     recipe = read_recipe(options.config)
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"shards": str(options.shards)})})
     sentences = recipe_sentences(recipe)  # raises the error for recipes without trajectories
     limit, name = (context_length(recipe), "context length") if options.budget is None else (options.budget, "budget")
-    counts = count_tokens(columns_for(dataset, sentences, columns), sentences).whole
-    return TokenBudget(options.config.name, limit, by_subset(columns, counts), name)
+    lengths = whole_lengths(dataset, sentences)
+    return TokenBudget(options.config.name, limit, by_subset(columns, lengths), name)
 
 
 def _write_page(

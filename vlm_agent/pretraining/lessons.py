@@ -25,6 +25,7 @@ from vlm_agent.pretraining.words import any_word, phone_words, train_goals
 from vlm_agent.recipe.drawn import DrawnRecipe, LessonRecipe, WordRecipe
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import ElementSentences, nameable, place_of, tap_on
+from vlm_agent.sentences.segments import ASSISTANT, USER, Segment, texts
 
 LIST = "\nList"
 SWITCH = "\nIs {name} on"
@@ -50,13 +51,13 @@ class Lessons(ElementSentences):
         """One screen with questions about it: at most `items` about elements, and a few about switches, absent names
         and texts to copy."""
         odds = self.settings.lessons
-        sentence = self.begin(screen.step)
+        found = self.begin(screen.step)
         elements = nameable(screen.elements)
         if rng.random() < odds.listing and elements:
-            self._list(sentence, elements)
+            found += self._list(elements)
             elements = []
         unique = set(map(id, uniquely_named(elements)))
-        questions: list[Callable[[Sentence], None]] = [
+        questions: list[Callable[[], list[Segment]]] = [
             partial(self.find if id(element) in unique and rng.random() < 0.5 else self.read, element=element)
             for element in elements
         ]
@@ -67,8 +68,8 @@ class Lessons(ElementSentences):
         for _ in range(rng.choice((1, 1, 2, 3))):
             questions.append(partial(self.type, text=text_to_copy(rng, self.settings.words)))
         for ask in rng.sample(questions, len(questions)):
-            ask(sentence)
-        return sentence
+            found += ask()
+        return self.trajectory.encode(found)
 
     def question(self, task: str, screen: DrawnScreen, subject: Any) -> Sentence:
         """One question of a kind in `TASKS`.
@@ -81,9 +82,7 @@ class Lessons(ElementSentences):
         if task in _GOAL_TASKS:
             goal, action = _goal(subject)
             return self._episode(goal, [(screen, action)])
-        sentence = self.begin(screen.step)
-        getattr(self, task)(sentence, subject)
-        return sentence
+        return self.trajectory.encode([*self.begin(screen.step), *getattr(self, task)(subject)])
 
     def goal_first(self, draw: Callable[[], DrawnScreen], rng: random.Random) -> tuple[Sentence, list[DrawnScreen]]:
         """A goal and its screens from `draw`: a text to type and one screen, or 1 to `most_screens` names with a screen
@@ -104,24 +103,24 @@ class Lessons(ElementSentences):
         steps = tuple(replace(screen.step, action=action) for screen, action in answers)
         return self.trajectory.build(Episode("", "", goal, steps))
 
-    def _list(self, sentence: Sentence, elements: Sequence[UiElement]) -> None:
-        """Appends the positions and names of the first `_MOST_LIST_ITEMS` elements, from top to bottom."""
-        sentence.read(self.trajectory.ids(LIST))
-        sentence.read(self.trajectory.ids(NAME_SEPARATOR))
+    def _list(self, elements: Sequence[UiElement]) -> list[Segment]:
+        """The positions and names of the first `_MOST_LIST_ITEMS` elements, from top to bottom."""
+        found = texts([LIST, NAME_SEPARATOR], USER)
         for element in sorted(elements, key=place_of)[:_MOST_LIST_ITEMS]:
-            sentence.learn([*self.trajectory.action_ids(tap_on(element))[:-1], *self.answer_ids(element.name)])
+            found += [Segment(self.place(element), ASSISTANT, role="action"), *self.trajectory.answered(element.name)]
+        return found
 
-    def switch(self, sentence: Sentence, state: tuple[str, bool]) -> None:
+    def switch(self, state: tuple[str, bool]) -> list[Segment]:
         """Asks whether the switch with this label is on. `state`: (label, on)."""
-        self.ask(sentence, SWITCH.format(name=state[0]), self.answer_ids(_YES if state[1] else _NO))
+        return self.ask(SWITCH.format(name=state[0]), _YES if state[1] else _NO)
 
-    def absent(self, sentence: Sentence, names: tuple[list[str], str]) -> None:
+    def absent(self, names: tuple[list[str], str]) -> list[Segment]:
         """Asks which of the names is not on the screen. `names`: ([names], the absent name)."""
-        self.ask(sentence, ABSENT.format(names=LIST_SEPARATOR.join(names[0])), self.answer_ids(names[1]))
+        return self.ask(ABSENT.format(names=LIST_SEPARATOR.join(names[0])), names[1])
 
-    def type(self, sentence: Sentence, text: str) -> None:
+    def type(self, text: str) -> list[Segment]:
         """Asks for a `type` action with a copy of `text`."""
-        self.ask(sentence, TYPE.format(text=text), self.trajectory.action_ids(Action.type_text(text)), _TYPE_KIND)
+        return self.ask(TYPE.format(text=text), self.trajectory.action_text(Action.type_text(text)), _TYPE_KIND)
 
 
 def text_to_copy(rng: random.Random, words: WordRecipe) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from vlm_agent.action_languages.names import NAME_SEPARATOR, is_name
 from vlm_agent.episodes import ACTION_NAMES, Action, Step, UiElement
 from vlm_agent.sentences import IGNORED, NO_ACTION, Sentence
+from vlm_agent.sentences.segments import USER, Segment, texts
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 ITEM = "\n"
@@ -30,41 +31,41 @@ class ElementSentences:
     items: int = 12
 
     def build(self, step: Step, rng: random.Random) -> Sentence:
+        """The sentence of `segments`."""
+        return self.trajectory.encode(self.segments(step, rng))
+
+    def segments(self, step: Step, rng: random.Random) -> list[Segment]:
         """Each question asks for the place or for the name of an element, with equal probability.
 
         Elements without a usable name (`is_name`) have no question. `rng` draws elements, order and direction.
         """
-        sentence = self.begin(step)
+        found = self.begin(step)
         candidates = nameable(step.elements)
         for element in rng.sample(candidates, min(self.items, len(candidates))):
-            (self.find if rng.random() < 0.5 else self.read)(sentence, element)
-        return sentence
+            found += (self.find if rng.random() < 0.5 else self.read)(element)
+        return found
 
-    def begin(self, step: Step) -> Sentence:
-        """A sentence with the screen, before any question."""
-        sentence = Sentence()
-        sentence.read(self.trajectory.start_ids() + self.trajectory.before_screen(is_first=True))
-        self.trajectory.see(sentence, step)
-        return sentence
+    def begin(self, step: Step) -> list[Segment]:
+        """The screen, before any question."""
+        trajectory = self.trajectory
+        return [*trajectory.start(), *trajectory.before_screen(is_first=True), trajectory.shown(step)]
 
-    def find(self, sentence: Sentence, element: UiElement) -> None:
-        """Append a question with the element's name; the answer is a tap on it."""
-        self.ask(sentence, ITEM + element.name, self.trajectory.action_ids(tap_on(element)), _TAP)
+    def find(self, element: UiElement) -> list[Segment]:
+        """A question with the element's name; the answer is a tap on it."""
+        return self.ask(ITEM + element.name, self.place(element), _TAP)
 
-    def read(self, sentence: Sentence, element: UiElement) -> None:
-        """Append a question with a tap on the element; the answer is its name."""
-        ids, place = self.trajectory.ids, self.trajectory.action_ids(tap_on(element))[:-1]
-        sentence.read([*ids(ITEM), *place, *ids(NAME_SEPARATOR)])
-        sentence.learn(self.answer_ids(element.name))
+    def read(self, element: UiElement) -> list[Segment]:
+        """A question with a tap on the element; the answer is its name."""
+        question = texts([ITEM, self.place(element), NAME_SEPARATOR], USER)
+        return [*question, *self.trajectory.answered(element.name)]
 
-    def ask(self, sentence: Sentence, question: str, answer: list[int], kind: int = NO_ACTION) -> None:
-        """Append a question without a loss and its supervised answer."""
-        sentence.read(self.trajectory.ids(question + NAME_SEPARATOR))
-        sentence.learn(answer, kind)
+    def ask(self, question: str, answer: str, kind: int = NO_ACTION) -> list[Segment]:
+        """A question without a loss and its supervised answer."""
+        return [Segment(question + NAME_SEPARATOR, USER), *self.trajectory.answered(answer, kind)]
 
-    def answer_ids(self, text: str) -> list[int]:
-        """The tokens of an answer: those of `text`, and the end mark."""
-        return [*self.trajectory.ids(text), self.trajectory.end_mark]
+    def place(self, element: UiElement) -> str:
+        """A tap on the element, as the action language writes it."""
+        return self.trajectory.action_text(tap_on(element))
 
 
 def nameable(elements: Iterable[UiElement]) -> list[UiElement]:

@@ -1,4 +1,4 @@
-"""The sentence of an episode as messages of a chat, for servers and for the model card.
+"""Segments as messages of a chat, for servers and for the model card.
 
     system     the system turn of the chat template
     user       the goal, and the first screen
@@ -12,13 +12,15 @@ and words as messages of the system, and each screen as HTML (`html.py`). Each o
 training tokenises it alone. Plans of `data.plan` stand where they do in training.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from vlm_agent.episodes import Episode, Screen, Step
+from vlm_agent.episodes import Episode, Step
 from vlm_agent.errors import UserError
+from vlm_agent.sentences.segments import ASSISTANT, SYSTEM, USER, Segment
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 ImagePart = Callable[[np.ndarray], dict[str, Any]]
@@ -30,38 +32,45 @@ def conversation(sentences: TrajectorySentences, episode: Episode, image_part: I
 
     Raises UserError for a model with vision and a screen without pixels.
     """
-    last = len(episode) - 1
-    shown = 0 if sentences.past is None else sentences.past.first_shown(last)
-    references = sentences.references.lines(episode.goal, episode.id)
-    before = [sentences.template.goal.format(goal=episode.goal), *references, *sentences.lines_before(episode, last)]
-    system = before if sentences.as_html else [sentences.template.system]
-    messages: list[dict[str, Any]] = [{"role": "system", "content": text} for text in system]
-    opening = "" if sentences.as_html else "".join(before)
-    for number, step in list(enumerate(episode.steps))[shown:]:
-        thoughts, is_past = sentences.thoughts, number < last
-        lines = [*thoughts.read(sentences.texts_at(episode, number)), *thoughts.plans.read(step.plan, is_past)]
-        if sentences.as_html:
-            messages += [{"role": "user", "content": line} for line in lines]
-            lines = []
-        messages.append(_screen_message(sentences, opening + "".join(lines), step.screen, image_part))
-        messages.append({"role": "assistant", "content": answer(sentences, step, is_past=True)})
-        opening = ""
-    return messages[:-1]
-
-
-def answer(sentences: TrajectorySentences, step: Step, is_past: bool = False) -> str:
-    """The text that the model writes at a step. `is_past`: without the plan, as earlier steps have it."""
-    thoughts = sentences.thoughts
-    before = [*thoughts.plans.learned(step.plan, is_past), *thoughts.learned(step.coat)]
-    return "".join(before) + sentences.language.encode(step.action, step.screen)
-
-
-def _screen_message(
-    sentences: TrajectorySentences, opening: str, screen: Screen, image_part: ImagePart
-) -> dict[str, Any]:
+    segments = sentences.prompt_segments(episode)
     if sentences.as_html:
-        return {"role": "user", "content": opening + sentences.html(screen)}
-    if screen.pixels is None:
+        return text_messages(segments)
+    return [{"role": SYSTEM, "content": sentences.template.system}, *picture_messages(segments, image_part)]
+
+
+def text_messages(segments: Iterable[Segment]) -> list[dict[str, Any]]:
+    """A message for each segment that the model reads, and one for each answer."""
+    messages: list[dict[str, Any]] = []
+    for turn, group in groupby((each for each in segments if each.turn), key=lambda each: each.turn):
+        contents = [segment.text or "" for segment in group]
+        messages += [
+            {"role": turn, "content": content} for content in (["".join(contents)] if turn == ASSISTANT else contents)
+        ]
+    return messages
+
+
+def picture_messages(segments: Iterable[Segment], image_part: ImagePart) -> list[dict[str, Any]]:
+    """A message for each turn; the goal and what follows it belong to the user's first one."""
+    turns = ((ASSISTANT if each.turn == ASSISTANT else USER, each) for each in segments if each.turn)
+    messages: list[dict[str, Any]] = []
+    for turn, group in groupby(turns, key=lambda pair: pair[0]):
+        of_turn = [segment for _, segment in group]
+        text = "".join(segment.text or "" for segment in of_turn)
+        if turn == ASSISTANT:
+            messages.append({"role": turn, "content": text})
+            continue
+        pictures = [image_part(_pixels(segment.screen)) for segment in of_turn if segment.screen is not None]
+        messages.append({"role": turn, "content": [*([{"type": "text", "text": text}] if text else []), *pictures]})
+    return messages
+
+
+def answer(sentences: TrajectorySentences, step: Step) -> str:
+    """The text that the model writes at the first step of an episode."""
+    segments = sentences.segments(Episode("", "", "", (step,)), with_unwritable=True)
+    return "".join(segment.text or "" for segment in segments if segment.turn == ASSISTANT)
+
+
+def _pixels(screen: Step) -> np.ndarray:
+    if screen.screenshot is None:
         raise UserError("a chat endpoint needs screenshots, and this source has none")
-    text = [{"type": "text", "text": opening}] if opening else []
-    return {"role": "user", "content": [*text, image_part(screen.pixels)]}
+    return screen.screenshot

@@ -14,9 +14,8 @@ tokenizers may join characters across segments of a whole text, which here never
 With `data.coat`, sources and targets have texts of CoAT too (`thoughts/headed.py`).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
 import numpy as np
@@ -24,12 +23,14 @@ from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.action_languages.language import DECISION
-from vlm_agent.episodes import ACTION_NAMES, ActionKind, CoatTexts, Episode, Screen, Step, is_same_text
+from vlm_agent.episodes import ACTION_NAMES, ActionKind, Episode, Screen, Step
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.sentences import Sentence, html
+from vlm_agent.sentences.segments import ASSISTANT, USER, Segment, encode, length, texts, written
 from vlm_agent.sentences.thoughts import HeadedThoughts, texts_at
 from vlm_agent.sentences.thoughts.headed import LINK, NO_THOUGHTS
+from vlm_agent.sentences.tokens import Tokens
 
 HISTORY, GOAL, SCREEN = "Previous Actions:", "Goal:", "Screen:"
 PLAN = "Action Plan:"
@@ -46,25 +47,12 @@ class TooLongError(UserError):
 
 @dataclass(frozen=True)
 class Source:
-    """`ids`: the tokens with the end mark. `dropped`: earlier actions left out, `cut`: tokens left out at the end of
-    what follows the goal (texts of CoAT, elements), because the source would be too long."""
+    """`segments`: what the encoder reads, with the end mark. `dropped`: earlier actions left out, `cut`: tokens left
+    out at the end of what follows the goal (texts of CoAT, elements), because the source would be too long."""
 
-    ids: list[int]
+    segments: list[Segment]
     dropped: int = 0
     cut: int = 0
-
-
-@dataclass(frozen=True)
-class Target:
-    """`plan_ids`: the plan, up to and with the heading of the decision. `decision_ids`: the action and the end mark.
-    `thought_ids`: what stands before the plan; empty without learned thoughts."""
-
-    plan_ids: list[int]
-    decision_ids: list[int]
-    thought_ids: list[int] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.thought_ids) + len(self.plan_ids) + len(self.decision_ids)
 
 
 class StepSettings(Protocol):
@@ -93,7 +81,7 @@ class StepSettings(Protocol):
 
 
 @dataclass(frozen=True)
-class StepSentences:
+class StepSentences(Tokens):
     """Builds the source and the target of each step.
 
     `history`, `future`: numbers of actions, the current one included in `future`. `elements`: whether the source has
@@ -104,7 +92,6 @@ class StepSentences:
     `~`, emoji or CJK, so actions with such text are not learned; in a source they become the unknown token.
     """
 
-    tokenizer: PreTrainedTokenizerBase
     language: ActionLanguage
     history: int = 8
     future: int = 4
@@ -120,20 +107,36 @@ class StepSentences:
         `screens`: the features of the steps `screen_numbers(number)`, float16 (tokens, width) each. Raises ValueError
         for a step that `unlearnable` names, and for another number of screens; TooLongError as `source` does.
         """
-        step, steps = episode.steps[number], episode.steps[number:]
-        if len(screens) != len(self.screen_numbers(number)):
-            raise ValueError(f"step {number} has {len(screens)} screens, expected {len(self.screen_numbers(number))}")
-        if reason := self.unlearnable(steps):
+        if reason := self.unlearnable(episode.steps[number:]):
             raise ValueError(f"episode {episode.id} step {number} cannot be learned: {reason}")
-        source, target = self.source_of(episode, number), self.target(steps)
-        sentence = Sentence(about=f"episode {episode.id} step {number}")
-        sentence.read(source.ids)
-        for screen in screens:
-            sentence.see(screen, 0)
-        sentence.learn(target.thought_ids, role="thought", weight=self.thoughts.parts.think_weight)
-        sentence.learn(target.plan_ids, role="plan")
-        sentence.learn(target.decision_ids, ACTION_NAMES.index(step.action.name))
+        sentence = self.encode(self.segments(episode, number), screens)
+        sentence.about = f"episode {episode.id} step {number}"
         return sentence
+
+    def encode(self, segments: Sequence[Segment], screens: Sequence[np.ndarray]) -> Sentence:
+        """The sentence of segments. `screens`: the features of the screens in them. Raises ValueError for another
+        number of screens."""
+        expected = sum(segment.screen is not None for segment in segments)
+        if len(screens) != expected:
+            raise ValueError(f"the step has {len(screens)} screens, expected {expected}")
+        features = iter(screens)
+        return encode(segments, self, lambda step: (next(features), 0))
+
+    def length(self, segments: Sequence[Segment]) -> int:
+        """The number of tokens of `encode`. Features of screens are no tokens."""
+        return length(segments, self, lambda step: 0)
+
+    def segments(self, episode: Episode, number: int) -> list[Segment]:
+        """Step `number`: its prompt, then its target."""
+        return [*self.prompt_segments(episode, number), *self.target(episode.steps[number:])]
+
+    def prompt_segments(self, episode: Episode, number: int) -> list[Segment]:
+        """Step `number` without its target: its source and its screens. Raises TooLongError as `source` does."""
+        return [*self.source_of(episode, number).segments, *self.screens_of(episode, number)]
+
+    def screens_of(self, episode: Episode, number: int) -> list[Segment]:
+        """The screens whose features the model sees at step `number`."""
+        return [Segment(turn=USER, screen=episode.steps[seen]) for seen in self.screen_numbers(number)]
 
     def screen_numbers(self, number: int) -> range:
         """The numbers of the steps whose screens the model sees at step `number`, the oldest first."""
@@ -152,42 +155,47 @@ class StepSentences:
         One that is too long loses its oldest actions, then the end of what follows the goal, but never the goal.
         Raises TooLongError if the goal with its headings is too long by itself.
         """
-        head, actions, goal_text, description = self._segments(goal, past, screen)
-        texts = [*head, goal_text]
-        first, fixed = self.ids(texts[0]), [self.ids(" " + text) for text in texts[1:]]
-        goal_ids, head_ids = (fixed[-1], first) if head else (first, [])
-        room = self.max_source_tokens - len(head_ids) - len(goal_ids) - 1
+        head, actions, goal_text, description = self._texts(goal, past, screen)
+        opening, goal_segment = [*head, goal_text], Segment(f" {goal_text}" if head else goal_text, USER)
+        room = (
+            self.max_source_tokens - sum(self.count(" " + text if at else text) for at, text in enumerate(opening)) - 1
+        )
         if room < 0:
             raise TooLongError(
                 f"the goal {goal[:60]!r} takes {self.max_source_tokens - room} tokens with its headings, more than "
                 f"data.max_source_tokens ({self.max_source_tokens}); raise it to at least that number"
             )
-        action_ids = [self.ids(" " + text) for text in actions]
-        screen_ids = [token for text in description for token in self.ids(" " + text)]
-        dropped, length = 0, sum(map(len, action_ids)) + len(screen_ids)
-        while dropped < len(action_ids) and length > room:
-            length -= len(action_ids[dropped])
+        counts = [self.count(" " + text) for text in actions]
+        after = [self.count(" " + text) for text in description]
+        dropped, tokens = 0, sum(counts) + sum(after)
+        while dropped < len(counts) and tokens > room:
+            tokens -= counts[dropped]
             dropped += 1
-        cut = max(0, length - room)
-        kept = [token for ids in action_ids[dropped:] for token in ids]
-        ids = [*head_ids, *kept, *goal_ids, *screen_ids[: len(screen_ids) - cut], self.end_mark]
-        return Source(ids, dropped, cut)
+        cut = max(0, tokens - room)
+        segments = [
+            *texts(head, USER),
+            *texts((f" {text}" for text in actions[dropped:]), USER),
+            goal_segment,
+            *_kept([Segment(f" {text}", USER) for text in description], after, sum(after) - cut),
+            Segment(mark=self.end_mark),
+        ]
+        return Source(segments, dropped, cut)
 
     def source_text(self, goal: str, past: Sequence[Step], screen: Screen) -> str:
         """The text of a source of any length."""
-        head, actions, goal_text, description = self._segments(goal, past, screen)
+        head, actions, goal_text, description = self._texts(goal, past, screen)
         return " ".join([*head, *actions, goal_text, *description])
 
-    def target(self, steps: Sequence[Step]) -> Target:
-        """The target of the first of `steps`; the others are those that follow it."""
-        decision = self.ids(" " + self._decision(steps[0]))
-        thoughts = self.thought_ids(steps[0].coat)
-        plan = self._plan(steps)
-        return Target(self.ids(" " + plan if thoughts else plan), [*decision, self.end_mark], thoughts)
-
-    def thought_ids(self, coat: CoatTexts | None) -> list[int]:
-        """The tokens before the plan; empty if no part is learned."""
-        return [token for segment in self.thoughts.learned(coat) for token in self.ids(segment)]
+    def target(self, steps: Sequence[Step]) -> list[Segment]:
+        """The target of the first of `steps`, with the end mark; the others are those that follow it."""
+        thoughts, plan = self.thoughts.learned(steps[0].coat), self._plan(steps)
+        kind = ACTION_NAMES.index(steps[0].action.name)
+        return [
+            *written(thoughts, "thought", self.thoughts.parts.think_weight),
+            Segment(f" {plan}" if thoughts else plan, ASSISTANT, role="plan"),
+            Segment(f" {self._decision(steps[0])}", ASSISTANT, role="action", kind=kind),
+            Segment(mark=self.end_mark, role="action", kind=kind),
+        ]
 
     def target_text(self, steps: Sequence[Step]) -> str:
         thoughts = "".join(self.thoughts.learned(steps[0].coat))
@@ -195,15 +203,15 @@ class StepSentences:
 
     def is_writable(self, step: Step) -> bool:
         """Whether the tokenizer decodes the tokens of the step's decision to the same text, up to NFC."""
-        return self._cached_is_writable(self._decision(step))
+        return self.writes(f" {self._decision(step)}", before=DECISION)
 
     def unlearnable(self, steps: Sequence[Step]) -> str | None:
         """Why the first of `steps` cannot be learned; None if it can."""
         if not self.is_writable(steps[0]):
             return "the tokenizer cannot write its text"
-        length = len(self.target(steps))
-        if length > self.max_target_tokens:
-            return f"its target has {length} tokens, more than data.max_target_tokens ({self.max_target_tokens})"
+        tokens = self.length(self.target(steps))
+        if tokens > self.max_target_tokens:
+            return f"its target has {tokens} tokens, more than data.max_target_tokens ({self.max_target_tokens})"
         return None
 
     def plan_of(self, text: str) -> tuple[str, ...]:
@@ -240,20 +248,12 @@ class StepSentences:
             return self._plan_ending(text, "", _PLAN_OPENING[len(text) :])
         return self._plan_ending(text, text[len(_PLAN_OPENING) :], "") if text.startswith(_PLAN_OPENING) else None
 
-    def ids(self, text: str) -> list[int]:
-        """The tokens of a segment as plain text, cached because segments repeat often."""
-        return list(self._cached_ids(text))
-
-    def text(self, ids: list[int]) -> str:
-        """`ids` decoded, without special tokens."""
-        return cast(str, self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
-
     @property
     def end_mark(self) -> int:
         """The id of the token that ends sources and targets."""
         return cast(int, self.tokenizer.eos_token_id)
 
-    def _segments(self, goal: str, past: Sequence[Step], screen: Screen) -> tuple[list[str], list[str], str, list[str]]:
+    def _texts(self, goal: str, past: Sequence[Step], screen: Screen) -> tuple[list[str], list[str], str, list[str]]:
         """The texts of the heading of the history, its actions, the goal, and what follows it."""
         recent = past[-self.history :] if self.history else ()
         actions = [self.language.encode(step.action, step.screen) for step in recent]
@@ -286,23 +286,16 @@ class StepSentences:
             return None if decision is None else link[len(text) :] + decision
         return self.language.ending(text[len(link) :]) if text.startswith(link) else None
 
-    @cached_property
-    def _cached_ids(self) -> Callable[[str], tuple[int, ...]]:
-        def tokenise(text: str) -> tuple[int, ...]:
-            # Special tokens are split: an end mark in typed text must not become the end of an action.
-            return tuple(self.tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids)
 
-        return lru_cache(maxsize=65536)(tokenise)
-
-    @cached_property
-    def _cached_is_writable(self) -> Callable[[str], bool]:
-        def is_writable(decision: str) -> bool:
-            return is_same_text(self.text(self.ids(DECISION) + self.ids(" " + decision)), f"{DECISION} {decision}")
-
-        return lru_cache(maxsize=65536)(is_writable)
-
-    def __getstate__(self) -> dict:
-        return {key: value for key, value in self.__dict__.items() if key not in ("_cached_ids", "_cached_is_writable")}
+def _kept(segments: Sequence[Segment], counts: Sequence[int], room: int) -> list[Segment]:
+    """The first segments that fit into `room` tokens, the last of them cut. `counts`: tokens of each."""
+    found: list[Segment] = []
+    for segment, count in zip(segments, counts, strict=True):
+        if room <= 0:
+            break
+        found.append(segment if count <= room else replace(segment, kept=room))
+        room -= count
+    return found
 
 
 def step_sentences(

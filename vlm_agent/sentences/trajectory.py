@@ -21,35 +21,34 @@ Only the last action is supervised. Steps in words are a line each, after a head
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import cast
-
-import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.action_languages.names import spoken_name, touched_name
-from vlm_agent.episodes import (
-    ACTION_NAMES,
-    Action,
-    CoatTexts,
-    Episode,
-    PlanTexts,
-    Screen,
-    ScreenTexts,
-    Step,
-    is_same_text,
-)
+from vlm_agent.episodes import ACTION_NAMES, Action, Episode, PlanTexts, Screen, Step
 from vlm_agent.errors import UserError
-from vlm_agent.sentences import Sentence
+from vlm_agent.sentences import NO_ACTION, Sentence
 from vlm_agent.sentences.html import screen_html
 from vlm_agent.sentences.image_sizes import ScreenRule
 from vlm_agent.sentences.references import NO_REFERENCES, ReferenceLines
+from vlm_agent.sentences.segments import (
+    ASSISTANT,
+    SYSTEM,
+    USER,
+    Segment,
+    ShownScreen,
+    encode,
+    length,
+    texts,
+    written,
+)
 from vlm_agent.sentences.templates import PLAIN, ChatTemplate
 from vlm_agent.sentences.thoughts import LineThoughts, texts_at
 from vlm_agent.sentences.thoughts.lines import NO_THOUGHTS
+from vlm_agent.sentences.tokens import Tokens
 from vlm_agent.sentences.windows import Past
 from vlm_agent.texts.lines import one_line
 
@@ -58,7 +57,7 @@ WORDS_HEADING = "Done:\n"
 
 
 @dataclass(frozen=True)
-class TrajectorySentences:
+class TrajectorySentences(Tokens):
     """Builds the sentences of one model from its tokenizer, action language, image sizes and chat template.
 
     `as_html`: a screen is its elements as text (`html.screen_html`) in place of visual tokens. `grey`: every screen is
@@ -72,7 +71,6 @@ class TrajectorySentences:
     the tokenizer writes it, and is not supervised.
     """
 
-    tokenizer: PreTrainedTokenizerBase
     language: ActionLanguage
     screens: ScreenRule
     template: ChatTemplate = PLAIN
@@ -89,7 +87,9 @@ class TrajectorySentences:
                 "set data.coat.think and data.coat.action to false, and data.plan to nothing that is learned"
             )
 
-    def build(
+    # An episode as segments
+
+    def segments(
         self,
         episode: Episode,
         first: int = 0,
@@ -97,8 +97,8 @@ class TrajectorySentences:
         first_supervised_step: int = 0,
         with_swipe_targets: bool = False,
         with_unwritable: bool = False,
-    ) -> Sentence:
-        """The sentence of the goal and steps `first` … `last`-1 (by default to the end), without the earlier steps.
+    ) -> list[Segment]:
+        """The goal and steps `first` … `last`-1 (by default to the end), without the earlier steps.
 
         Actions before `first_supervised_step` and actions that are not writable have no loss, nor have their thoughts.
         The first step may read the result of the action before it.
@@ -108,57 +108,54 @@ class TrajectorySentences:
         target then name it. The others are written as in a history; their first token, which decides between tap and
         swipe, has no loss.
         """
-        sentence = Sentence()
-        sentence.read(self.opening_ids(episode))
         steps = episode.steps[first:last]
         names_targets = with_swipe_targets and self.language.name_swipe_targets
         targets = swipe_targets(steps) if names_targets else [None] * len(steps)
+        found = self.opening(episode)
         for number, target in enumerate(targets, first):
             if number < first_supervised_step:
-                self._add_past(sentence, episode, number)
+                found += self._past_step(episode, number, number == first)
             else:
-                self._add_step(sentence, episode, number, target, with_unwritable)
-        return sentence
+                found += self._step(episode, number, number == first, target, with_unwritable)
+        return found
 
-    def build_step(
+    def step_segments(
         self, episode: Episode, number: int, with_swipe_targets: bool = False, with_unwritable: bool = False
-    ) -> Sentence:
-        """The sentence of step `number` after its `past`. Only the steps that it shows need pixels; `with_…` as for
-        `build`."""
+    ) -> list[Segment]:
+        """Step `number` after its `past`. Only the steps that it shows need pixels; `with_…` as for `segments`."""
         names_targets = with_swipe_targets and self.language.name_swipe_targets
         target = swipe_targets(episode.steps[number:])[0] if names_targets else None
-        sentence = self._before(episode, number)
-        self._add_step(sentence, episode, number, target, with_unwritable)
-        return sentence
+        before = self._before(episode, number)
+        return [*before, *self._step(episode, number, not _shown(before), target, with_unwritable)]
 
-    def sentences_of(self, episode: Episode) -> list[Sentence]:
-        """All steps of an episode for decoding: one sentence, or with `past` one a step.
-
-        Later steps are without a static plan, which the agent writes itself (`lines_before`).
-        """
-        if self.past is None:
-            return [self.build(episode, with_unwritable=True)]
-        later = with_plan_of_first_step(episode, ()) if self.thoughts.plans.parts.is_static else episode
-        numbers = range(len(episode))
-        return [self.build_step(later if number else episode, number, with_unwritable=True) for number in numbers]
-
-    def prompt(self, episode: Episode) -> Sentence:
-        """The sentence up to the cue of the last step, whose action is not part of it."""
+    def prompt_segments(self, episode: Episode) -> list[Segment]:
+        """Everything up to the cue of the last step, whose action is not part of it."""
         last = len(episode) - 1
-        sentence = self._before(episode, last)
-        self.add_screen(sentence, episode.steps[last], self.texts_at(episode, last))
-        return sentence
+        before = self._before(episode, last)
+        return [*before, *self._screen(episode, last, is_first=not _shown(before))]
 
-    def _before(self, episode: Episode, number: int) -> Sentence:
-        """What precedes the screen of step `number` in `prompt`."""
+    def opening(self, episode: Episode) -> list[Segment]:
+        """What every sentence of the episode begins with: its start, its goal and its references."""
+        return [
+            *self.start(),
+            Segment(self.goal_text(episode.goal), SYSTEM),
+            *texts(self.references.lines(episode.goal, episode.id), SYSTEM),
+        ]
+
+    def start(self) -> list[Segment]:
+        """The start of every sentence: the tokenizer's start mark, if any, and the chat template's `start`."""
+        mark = self.tokenizer.bos_token_id
+        return [*([] if mark is None else [Segment(mark=mark)]), Segment(self.template.start, special=True)]
+
+    def _before(self, episode: Episode, number: int) -> list[Segment]:
+        """What precedes the screen of step `number` in a prompt."""
         if self.past is None:
-            return self.build(episode, last=number)
-        sentence = Sentence()
-        sentence.read(self.opening_ids(episode))
-        sentence.read(self._line_ids(self.lines_before(episode, number)))
-        for shown in range(self.past.first_shown(number), number):
-            self._add_past(sentence, episode, shown)
-        return sentence
+            return self.segments(episode, last=number)
+        found = [*self.opening(episode), *texts(self.lines_before(episode, number), SYSTEM)]
+        first = self.past.first_shown(number)
+        for shown in range(first, number):
+            found += self._past_step(episode, shown, shown == first)
+        return found
 
     def lines_before(self, episode: Episode, number: int) -> list[str]:
         """What step `number` reads after the goal: a static plan, and earlier steps in words. Lines with their line
@@ -175,36 +172,129 @@ class TrajectorySentences:
         words = self.thoughts.plans.in_words(step.plan)
         return line_of(words or self.language.in_words(step.action, step.screen))
 
-    def _add_past(self, sentence: Sentence, episode: Episode, number: int) -> None:
-        """Append an earlier step without a loss."""
+    def _past_step(self, episode: Episode, number: int, is_first: bool) -> list[Segment]:
+        """An earlier step without a loss. `is_first`: its screen is the first of the sentence."""
         step = episode.steps[number]
-        self.add_screen(sentence, step, self.texts_at(episode, number), is_past=True)
+        lines = [*self.thoughts.plans.learned(step.plan, is_past=True), *self.thoughts.learned(step.coat)]
         text = self.language.encode(step.action, step.screen)
-        plan_ids = self._line_ids(self.thoughts.plans.learned(step.plan, is_past=True))
-        sentence.read(plan_ids + self.thought_ids(step.coat) + self._with_end_mark(text))
+        return [
+            *self._screen(episode, number, is_first, is_past=True),
+            *texts([*lines, text], ASSISTANT),
+            Segment(mark=self.end_mark),
+        ]
 
-    def _add_step(
-        self, sentence: Sentence, episode: Episode, number: int, target: str | None, with_unwritable: bool
-    ) -> None:
-        """Append a step with a supervised action. `target`: what its swipe should bring into view."""
+    def _step(
+        self, episode: Episode, number: int, is_first: bool, target: str | None, with_unwritable: bool
+    ) -> list[Segment]:
+        """A step with a supervised action. `target`: what its swipe should bring into view."""
         step = episode.steps[number]
-        self.add_screen(sentence, step, self.texts_at(episode, number))
-        kind = ACTION_NAMES.index(step.action.name)
         names_target = target is not None and _names_swipe_target(episode.goal, number)
         text = self.language.encode(step.action, step.screen, target if names_target else None)
         plans = self.thoughts.plans.at(is_first=number == 0)
-        plan_ids, thought_ids = self._line_ids(plans.learned(step.plan)), self.thought_ids(step.coat)
-        ids = self._with_end_mark(text)
-        if not (with_unwritable or self.is_writable(text)):
-            sentence.read(plan_ids + thought_ids + ids)
-            return
-        sentence.learn(plan_ids, role="plan", weight=plans.parts.weight)
-        sentence.learn(thought_ids, role="thought", weight=self.thoughts.parts.think_weight)
-        if names_target or target is None:
-            sentence.learn(ids, kind)
+        lines, thoughts = plans.learned(step.plan), self.thoughts.learned(step.coat)
+        screen = self._screen(episode, number, is_first)
+        if not (with_unwritable or self.writes(text)):
+            return [*screen, *texts([*lines, *thoughts, text], ASSISTANT), Segment(mark=self.end_mark)]
+        kind = ACTION_NAMES.index(step.action.name)
+        # The first token decides between tap and swipe.
+        unlearned = 0 if names_target or target is None else 1
+        return [
+            *screen,
+            *written(lines, "plan", plans.parts.weight),
+            *written(thoughts, "thought", self.thoughts.parts.think_weight),
+            Segment(text, ASSISTANT, role="action", kind=kind, unlearned=unlearned),
+            Segment(mark=self.end_mark, role="action", kind=kind),
+        ]
+
+    def _screen(self, episode: Episode, number: int, is_first: bool, is_past: bool = False) -> list[Segment]:
+        """A screen, its texts and the cue before the action. `is_past`: without the plan of an earlier step.
+
+        Raises UserError for a step without the plan that is read.
+        """
+        step = episode.steps[number]
+        known = texts_at(episode, number) if self.thoughts.parts.read else None
+        lines = [*self.thoughts.read(known), *self.thoughts.plans.read(step.plan, is_past)]
+        return [
+            *self.before_screen(is_first, lines),
+            self.shown(step),
+            Segment(self.template.cue, special=True),
+        ]
+
+    def before_screen(self, is_first: bool, lines: Sequence[str] = ()) -> list[Segment]:
+        """What precedes a screen: after the goal for the first screen, else after the previous action.
+
+        `lines`: texts about the screen, as plain text.
+        """
+        turn = "" if is_first else self.template.next_turn
+        if not lines:
+            return [Segment(turn + self.template.before_screen, special=True)]
+        before = Segment(self.template.before_screen, special=True)
+        return [Segment(turn, special=True), *texts(lines, USER), before]
+
+    def shown(self, step: Step) -> Segment:
+        """A screen, as visual tokens or as text; empty text with `grey`."""
+        html = ("" if self.grey else screen_html(step.screen)) if self.as_html else None
+        return Segment(html, USER, step)
+
+    # Segments as tokens
+
+    def build(
+        self,
+        episode: Episode,
+        first: int = 0,
+        last: int | None = None,
+        first_supervised_step: int = 0,
+        with_swipe_targets: bool = False,
+        with_unwritable: bool = False,
+    ) -> Sentence:
+        """The sentence of `segments`, which describes the arguments."""
+        return self.encode(
+            self.segments(episode, first, last, first_supervised_step, with_swipe_targets, with_unwritable)
+        )
+
+    def build_step(
+        self, episode: Episode, number: int, with_swipe_targets: bool = False, with_unwritable: bool = False
+    ) -> Sentence:
+        """The sentence of `step_segments`, which describes the arguments."""
+        return self.encode(self.step_segments(episode, number, with_swipe_targets, with_unwritable))
+
+    def sentences_of(self, episode: Episode) -> list[Sentence]:
+        """All steps of an episode for decoding: one sentence, or with `past` one a step.
+
+        Later steps are without a static plan, which the agent writes itself (`lines_before`).
+        """
+        if self.past is None:
+            return [self.build(episode, with_unwritable=True)]
+        later = with_plan_of_first_step(episode, ()) if self.thoughts.plans.parts.is_static else episode
+        numbers = range(len(episode))
+        return [self.build_step(later if number else episode, number, with_unwritable=True) for number in numbers]
+
+    def prompt(self, episode: Episode) -> Sentence:
+        """The sentence up to the cue of the last step, whose action is not part of it."""
+        return self.encode(self.prompt_segments(episode))
+
+    def encode(self, segments: Sequence[Segment]) -> Sentence:
+        """The sentence of segments. Raises ValueError for a screen of visual tokens without pixels."""
+        return encode(segments, self, self._show)
+
+    def length(self, segments: Sequence[Segment]) -> int:
+        """The number of tokens of `encode`, without pixels."""
+        return length(segments, self, self.screen_tokens)
+
+    def _show(self, step: Step) -> ShownScreen:
+        if self.grey:
+            screen = self.screens.blank(*step.size)
+        elif step.screenshot is None:
+            raise ValueError("a screen without pixels cannot be shown")
         else:
-            sentence.read(ids[:1])  # the first token decides between tap and swipe
-            sentence.learn(ids[1:], kind)
+            screen = self.screens.prepare(step.screenshot)
+        return screen, self.screens.tokens_of_prepared(*screen.shape[1:])
+
+    def screen_tokens(self, step: Step) -> int:
+        """The number of visual tokens of the step's screen."""
+        return self.screens.tokens(*step.size)
+
+    # Answers
 
     def ending(self, text: str) -> str | None:
         """Text that completes `text` to an answer: thoughts, and an action (`ActionLanguage.ending`)."""
@@ -217,87 +307,20 @@ class TrajectorySentences:
         sections = (self.thoughts.parts, self.thoughts.plans.parts)
         return self.language.max_tokens + sum(parts.max_tokens for parts in sections if parts.learned)
 
-    def add_screen(
-        self, sentence: Sentence, step: Step, texts: ScreenTexts | None = None, is_past: bool = False
-    ) -> None:
-        """Append the screen, its texts and the cue before the action. `is_past`: without the plan of an earlier step.
-
-        Raises UserError for a step without the plan that is read.
-        """
-        lines = [*self.thoughts.read(texts), *self.thoughts.plans.read(step.plan, is_past)]
-        sentence.read(self.before_screen(is_first=not sentence.shown, lines=lines))
-        if self.as_html:
-            sentence.read_screen(self._tokenise(self.html(step.screen), plain=True))
-        else:
-            self.see(sentence, step)
-        sentence.read(self.marks(self.template.cue))
-
-    def see(self, sentence: Sentence, step: Step) -> None:
-        """Append the step's screen as visual tokens. Raises ValueError for a step without pixels."""
-        screen = self.screen(step)
-        sentence.see(screen, self.screens.tokens_of_prepared(*screen.shape[1:]))
-
-    def html(self, screen: Screen) -> str:
-        """The screen as text; empty with `grey`."""
-        return "" if self.grey else screen_html(screen)
-
-    def screen(self, step: Step) -> np.ndarray:
-        """The step's screen for the model: uint8 (3, height', width'). Raises ValueError for a step without pixels."""
-        if self.grey or step.screenshot is None:
-            return self.screens.blank(*step.size)
-        return self.screens.prepare(step.screenshot)
-
-    def texts_at(self, episode: Episode, number: int) -> ScreenTexts | None:
-        """The texts that are read at step `number` of an episode; None if no part is read."""
-        return texts_at(episode, number) if self.thoughts.parts.read else None
-
-    def thought_ids(self, coat: CoatTexts | None) -> list[int]:
-        """The tokens before an action; empty if no part is learned."""
-        return self._line_ids(self.thoughts.learned(coat))
-
-    def _line_ids(self, lines: Sequence[str]) -> list[int]:
-        return [token for line in lines for token in self.ids(line)]
-
-    def before_screen(self, is_first: bool, lines: Sequence[str] = ()) -> list[int]:
-        """The tokens before a screen: after the goal for the first screen, else after the previous action.
-
-        `lines`: texts about the screen, as plain text.
-        """
-        turn = "" if is_first else self.template.next_turn
-        if not lines:
-            return self.marks(turn + self.template.before_screen)
-        texts = [token for line in lines for token in self.ids(line)]
-        return self.marks(turn) + texts + self.marks(self.template.before_screen)
-
-    def opening_ids(self, episode: Episode) -> list[int]:
-        """The tokens that every sentence of the episode begins with: its goal and its references."""
-        return self.goal_ids(episode.goal) + self._line_ids(self.references.lines(episode.goal, episode.id))
-
-    def goal_ids(self, goal: str) -> list[int]:
-        """The tokens of the sentence's start and of the goal."""
-        return self.start_ids() + self.ids(self.goal_text(goal))
-
     def goal_text(self, goal: str) -> str:
         return self.template.goal.format(goal=goal)
 
-    def start_ids(self) -> list[int]:
-        """The first tokens of every sentence: the tokenizer's start mark, if any, and the chat template's `start`."""
-        mark = [] if self.tokenizer.bos_token_id is None else [self.tokenizer.bos_token_id]
-        return mark + self.marks(self.template.start)
-
-    def action_ids(self, action: Action, screen: Screen | None = None, swipe_target: str | None = None) -> list[int]:
-        """The action's tokens and the end mark. Raises UserError if the action is not writable."""
-        text = self.language.encode(action, screen, swipe_target)
-        if not self.is_writable(text):
+    def action_text(self, action: Action, screen: Screen | None = None) -> str:
+        """The action as the language writes it. Raises UserError if it is not writable."""
+        text = self.language.encode(action, screen)
+        if not self.writes(text):
             raise UserError(f"the tokenizer decodes {text!r} to {self.text(self.ids(text))!r}")
-        return self._with_end_mark(text)
+        return text
 
-    def _with_end_mark(self, text: str) -> list[int]:
-        return [*self.ids(text), self.end_mark]
-
-    def is_writable(self, text: str) -> bool:
-        """Whether the tokenizer decodes the tokens of an action's text to the same text, up to NFC."""
-        return self._cached_is_writable(text)
+    def answered(self, text: str, kind: int = NO_ACTION) -> list[Segment]:
+        """A supervised answer of one action or text, with the end mark. `kind`: as for `Sentence.learn`."""
+        end = Segment(mark=self.end_mark, role="action", kind=kind)
+        return [Segment(text, ASSISTANT, role="action", kind=kind), end]
 
     @cached_property
     def end_mark(self) -> int:
@@ -315,34 +338,10 @@ class TrajectorySentences:
             )
         return ids[0]
 
-    def ids(self, text: str) -> list[int]:
-        """The tokens of a segment as plain text, cached because segments repeat often."""
-        # Special tokens are split: an end mark in typed text must not become the end of an action.
-        return list(self._cached_ids(text, True))
 
-    def marks(self, text: str) -> list[int]:
-        """The tokens of a text of the chat template, which may contain special tokens."""
-        return list(self._cached_ids(text, False))
-
-    @cached_property
-    def _cached_ids(self) -> Callable[[str, bool], tuple[int, ...]]:
-        return lru_cache(maxsize=65536)(lambda text, plain: tuple(self._tokenise(text, plain)))
-
-    def _tokenise(self, text: str, plain: bool) -> list[int]:
-        return self.tokenizer(text, add_special_tokens=False, split_special_tokens=plain).input_ids
-
-    @cached_property
-    def _cached_is_writable(self) -> Callable[[str], bool]:
-        return lru_cache(maxsize=65536)(lambda text: is_same_text(self.text(self.ids(text)), text))
-
-    def __getstate__(self) -> dict:
-        return {key: value for key, value in self.__dict__.items() if key not in ("_cached_ids", "_cached_is_writable")}
-
-    def text(self, ids: list[int]) -> str:
-        """`ids` decoded, without special tokens."""
-        return cast(
-            str, self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        )  # a list of ids decodes to one text
+def _shown(segments: Sequence[Segment]) -> bool:
+    """Whether the segments show a screen."""
+    return any(segment.screen is not None for segment in segments)
 
 
 def with_plan_of_first_step(episode: Episode, plan: tuple[str, ...]) -> Episode:

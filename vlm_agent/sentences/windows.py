@@ -6,7 +6,7 @@ The earlier steps are added while the window is at most half of the budget. An e
 With `data.past_screens`, each step is a window, and `Past` has what a step knows of earlier ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from vlm_agent.errors import UserError
@@ -41,16 +41,6 @@ def past_of(data: DataRecipe) -> Past | None:
 
 
 @dataclass(frozen=True)
-class PastTokens:
-    """The tokens of an episode's steps as earlier ones. `shown`: with screen and action. `words`: in words. `heading`:
-    before the first step in words."""
-
-    shown: Sequence[int]
-    words: Sequence[int]
-    heading: int
-
-
-@dataclass(frozen=True)
 class Window:
     """Steps `first` … `last`-1 of an episode, `tokens` long; actions from step `first_supervised` on are supervised."""
 
@@ -60,53 +50,45 @@ class Window:
     tokens: int
 
 
-def windows(goal: int, steps: Sequence[int], budget: int | None, saved: int = 0) -> list[Window]:
-    """Splits an episode into windows of at most `budget` tokens; `budget` None: one window.
+Length = Callable[[int, int, int], int]
+"""From (first step, first supervised step, last step + 1) to the tokens of such a sentence."""
 
-    `goal`: tokens before the first step. `steps`: tokens of each step (screen, cue and action). `saved`: tokens that a
-    step other than the first loses at the start of a window, where it follows the goal and not a previous turn. Raises
-    TooLongError if the goal and a single step are over the budget.
+
+def windows(steps: int, length: Length, budget: int | None) -> list[Window]:
+    """Splits an episode of `steps` steps into windows of at most `budget` tokens; `budget` None: one window.
+
+    Raises TooLongError if the goal and a single step are over the budget.
     """
-    if budget is None or goal + sum(steps) <= budget:
-        return [Window(0, 0, len(steps), goal + sum(steps))]
+    whole = length(0, 0, steps)
+    if budget is None or whole <= budget:
+        return [Window(0, 0, steps, whole)]
     result: list[Window] = []
     start = 0  # the first step that is not supervised yet
-    while start < len(steps):
-        if goal + steps[start] > budget:
-            raise TooLongError(f"step {start} takes {goal + steps[start]} tokens with its goal, over {budget}")
-        first, used = start, goal + steps[start]
-        while first > 0 and used + steps[first - 1] <= max(budget // 2, used):
-            first, used = first - 1, used + steps[first - 1]
-        used -= saved if first > 0 else 0
+    while start < steps:
+        _check(start, length(start, start, start + 1), budget, "its goal")
+        first = start
+        while first > 0 and length(first - 1, start, start + 1) <= budget // 2:
+            first -= 1
         last = start + 1
-        while last < len(steps) and used + steps[last] <= budget:
-            last, used = last + 1, used + steps[last]
-        result.append(Window(first, start, last, used))
+        while last < steps and length(first, start, last + 1) <= budget:
+            last += 1
+        result.append(Window(first, start, last, length(first, start, last)))
         start = last
     return result
 
 
-def single_steps(goal: int, steps: Sequence[int], budget: int | None, saved: int = 0) -> list[Window]:
-    """One window per step, without history. Arguments and TooLongError as for `windows`."""
+def single_steps(steps: int, length: Length, past: Past | None, budget: int | None) -> list[Window]:
+    """One window per step, from the first step whose screen it shows; without `past`, without history. Raises
+    TooLongError as `windows`."""
     found = []
-    for step, tokens in enumerate(steps):
-        whole = goal + tokens - (saved if step else 0)
-        if budget is not None and whole > budget:
-            raise TooLongError(f"step {step} takes {whole} tokens with its goal, over {budget}")
-        found.append(Window(step, step, step + 1, whole))
+    for step in range(steps):
+        first = step if past is None else past.first_shown(step)
+        tokens = length(first, step, step + 1)
+        _check(step, tokens, budget, "its goal" if past is None else "its goal and earlier steps")
+        found.append(Window(first, step, step + 1, tokens))
     return found
 
 
-def steps_after_past(
-    goal: int, steps: Sequence[int], earlier: PastTokens, past: Past, budget: int | None, saved: int = 0
-) -> list[Window]:
-    """One window per step, from the first step whose screen it shows. Arguments and TooLongError as for `windows`."""
-    found = []
-    for step, tokens in enumerate(steps):
-        word, shown = past.first_in_words(step), past.first_shown(step)
-        in_words = sum(earlier.words[word:shown]) + (earlier.heading if word < shown else 0)
-        whole = goal + in_words + sum(earlier.shown[shown:step]) + tokens - (saved if shown else 0)
-        if budget is not None and whole > budget:
-            raise TooLongError(f"step {step} takes {whole} tokens with its goal and earlier steps, over {budget}")
-        found.append(Window(shown, step, step + 1, whole))
-    return found
+def _check(step: int, tokens: int, budget: int | None, beside: str) -> None:
+    if budget is not None and tokens > budget:
+        raise TooLongError(f"step {step} takes {tokens} tokens with {beside}, over {budget}")

@@ -32,9 +32,7 @@ def sources(count: int = 7) -> list[Sentence]:
     found = []
     for steps in range(1, count + 1):
         episode = tiny.episode(steps, tuple(Action.tap(0.1 * number, 0.5) for number in range(steps)))
-        sentence = sentences.build(episode, last=steps - 1)
-        sentences.add_screen(sentence, episode.steps[-1])
-        found.append(with_one_token_a_screen(sentence))
+        found.append(with_one_token_a_screen(sentences.prompt(episode)))
     return found
 
 

@@ -1,12 +1,10 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from helpers.made_episodes import ACTIONS, made_episode
 
-from vlm_agent.datasets.shards.columns import read_columns, touched_names
+from vlm_agent.datasets.shards.columns import read_columns
 from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest
-from vlm_agent.episodes import ACTION_NAMES, Action, UiElement
+from vlm_agent.episodes import ACTION_NAMES, Action
 from vlm_agent.geometry import DIRECTIONS, TAP_DISTANCE
 
 
@@ -64,14 +62,6 @@ def test_steps_know_the_subset_of_their_episode(tmp_path):
     assert columns.steps_of("single").tolist() == [False] * 16 + [True] * 3
     assert columns.height[columns.steps_of("single")].tolist() == [64] * 3
     assert columns.text.to_pylist()[2] == ACTIONS[2].text
-
-
-def test_the_first_element_of_the_data_names_a_touch(tmp_path):
-    button = UiElement((0.0, 0.0, 0.5, 0.5), "Save", "TEXT")
-    episode = made_episode(actions=(Action.tap(0.25, 0.25), Action.tap(0.75, 0.75)))
-    steps = tuple(replace(step, elements=(button,)) for step in episode.steps)
-    dataset = _dataset(tmp_path, [replace(episode, steps=steps)])
-    assert touched_names(dataset).tolist() == ["Save", ""]
 
 
 def test_no_pixel_is_asked_for(tmp_path, monkeypatch):

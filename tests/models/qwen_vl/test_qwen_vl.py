@@ -166,8 +166,7 @@ def test_only_the_language_model_is_adapted(name):
 def test_transformers_generate_equals_that_of_its_own_class(name):
     family = families.shared(name)
     episode = tiny.episode(2)
-    sentence = family.sentences.build(episode, last=1)
-    family.sentences.add_screen(sentence, episode.steps[1])
+    sentence = family.sentences.prompt(replace(episode, steps=episode.steps[:2]))
     batch = their_batch(family.model, [step.screenshot for step in episode.steps[:2]], sentence)
     options = {"max_new_tokens": 8, "min_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
     with torch.inference_mode():
@@ -176,11 +175,15 @@ def test_transformers_generate_equals_that_of_its_own_class(name):
     assert said.shape[1] == len(sentence) + 8
 
 
+def opening_ids(sentences, goal: str) -> list[int]:
+    return sentences.encode(sentences.opening(Episode("", "", goal, ()))).input_ids
+
+
 @every_family
 def test_generate_on_a_padded_batch_equals_generate_on_each_sentence(name):
     """Padded on the left, as transformers' processors pad."""
     family = families.shared(name)
-    ids = [torch.tensor([family.sentences.goal_ids(goal)]) for goal in ("open settings 0", "open 1")]
+    ids = [torch.tensor([opening_ids(family.sentences, goal)]) for goal in ("open settings 0", "open 1")]
     longest = max(one.shape[1] for one in ids)
     padded = torch.cat([torch.nn.functional.pad(one, (longest - one.shape[1], 0)) for one in ids])
     mask = torch.stack([torch.arange(longest) >= longest - one.shape[1] for one in ids]).long()
@@ -228,5 +231,5 @@ def test_each_action_sees_its_own_screen(name):
         seen, blind = (
             family.model(**family.row(writer.build(tiny.episode()))).token_losses for writer in (family.sentences, grey)
         )
-    counts = [len(family.sentences.action_ids(action)) for action in tiny.ACTIONS]
+    counts = [len(tiny.action_ids(family.sentences, action)) for action in tiny.ACTIONS]
     assert all((a != b).any() for a, b in zip(seen.split(counts), blind.split(counts), strict=True))

@@ -63,8 +63,7 @@ def text_after_a_screen(model, tokenizer) -> list[dict]:
     """One sentence: a screen, then ordinary English to predict."""
     processor = processor_of(model.config)
     sentences = processor.sentences(tokenizer, tiny.LANGUAGE)
-    sentence = sentences.build(Episode("", "", "read on", ()))
-    sentences.add_screen(sentence, tiny.episode().steps[0])
+    sentence = sentences.prompt(Episode("", "", "read on", tiny.episode().steps[:1]))
     sentence.learn(sentences.ids(TEXT.read_text(encoding="utf-8"))[:POSITIONS])
     row = processor.collate([sentence])
     return [{name: value for name, value in row.items() if name not in NOT_FOR_MODELS}]

@@ -23,12 +23,8 @@ from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.training import ValidationRecipe
 from vlm_agent.sentences import ROLES
 from vlm_agent.training.data import data_module
-from vlm_agent.training.data.count_cache import CountCache
-from vlm_agent.training.data.sentence_kinds import chain_pass
-from vlm_agent.training.data.sentence_kinds.chain_counts import count_chains
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.data.stream import RowSize
-from vlm_agent.training.data.token_counts import columns_for
 from vlm_agent.training.dry_run.hardware import find_gpu
 from vlm_agent.training.dry_run.report import Target, dry_run
 from vlm_agent.training.dry_run.tables import run_rows
@@ -116,37 +112,30 @@ def test_the_writer_pickles_and_writes_the_same(planned):
 @pytest.mark.parametrize("history", [0, 1, 8])
 @pytest.mark.parametrize("future", [0, 1, 4])
 @pytest.mark.parametrize("limits", [(512, 128), (24, 40), (20, 15)])
-def test_counts_from_columns_equal_the_sentences(planned, tmp_path, history, future, limits):
+def test_counts_equal_the_sentences(planned, history, future, limits):
     plan = planned(history=history, future=future, max_source_tokens=limits[0], max_target_tokens=limits[1])
-    sentences, dataset = plan.kind.sentences, plan.shards
-    cache = CountCache(tmp_path, {"name": "auto_ui"}, least=1)
-    numbers = range(len(dataset))
-    for _ in range(2):  # the second time from the cache
-        counts = count_chains(columns_for(dataset, sentences), sentences, numbers, dataset.ids, cache)
-        steps = [(episode, number) for episode in dataset for number in range(len(episode))]
-        sources = [sentences.source(one.goal, one.steps[:number], one.steps[number].screen) for one, number in steps]
-        assert counts.source.tolist() == [len(source.ids) for source in sources]
-        assert counts.dropped.tolist() == [source.dropped for source in sources]
-        targets = [sentences.target(one.steps[number:]) for one, number in steps]
-        assert counts.target.tolist() == list(map(len, targets))
-        learned = [sentences.unlearnable(one.steps[number:]) is None for one, number in steps]
-        assert counts.is_learned.tolist() == learned
-        assert counts.step_of.tolist() == [number for _, number in steps]
-        assert [dataset.ids[index] for index in counts.episode_of] == [one.id for one, _ in steps]
-    assert counts.dropped.any() == (history == 8 and limits[0] < 512)
+    sentences, dataset, counts = plan.kind.sentences, plan.shards, plan.kind.counts.steps
+    steps = [(episode, number) for episode in dataset for number in range(len(episode))]
+    sources = [sentences.source(one.goal, one.steps[:number], one.steps[number].screen) for one, number in steps]
+    assert counts["source"].tolist() == [len(sentences.encode(source.segments, ())) for source in sources]
+    assert counts["dropped"].tolist() == [source.dropped for source in sources]
+    targets = [sentences.target(one.steps[number:]) for one, number in steps]
+    assert counts["target"].tolist() == [len(sentences.encode(target, ())) for target in targets]
+    learned = [sentences.unlearnable(one.steps[number:]) is None for one, number in steps]
+    assert counts["is_learned"].tolist() == learned
+    assert counts["number"].tolist() == [number for _, number in steps]
+    assert [dataset.ids[index] for index in counts["episode"]] == [one.id for one, _ in steps]
+    assert counts["dropped"].any() == (history == 8 and limits[0] < 512)
 
 
-def test_truncated_sources_are_counted_exactly_and_from_a_sample_with_descriptions(planned, monkeypatch):
+def test_truncated_sources_are_counted_exactly_with_and_without_descriptions(planned):
     (note,) = planned(max_source_tokens=24).notes
-    assert not note.figures["is_sample"]
     assert note.figures["sources"] == len(STEPS)
     assert 0 < note.figures["lose_actions"] < len(STEPS)
     assert note.figures["lose_description"] == 0
     assert f"of {len(STEPS)}, {note.figures['lose_actions']} (" in note.text
-    monkeypatch.setattr(chain_pass, "SAMPLE", 7)
     (note,) = planned(max_source_tokens=60, elements=True).notes
-    assert note.figures["is_sample"]
-    assert "a sample of 7 of 16" in note.text
+    assert note.figures["sources"] == len(STEPS)
     assert note.figures["lose_description"] > 0
 
 

@@ -12,8 +12,8 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences import IGNORED
+from vlm_agent.training.data.recipe_sentences import recipe_sentences, whole_lengths
 from vlm_agent.training.data.shard_data import ShardDataModule
-from vlm_agent.training.data.token_counts import columns_for, count_tokens, recipe_sentences
 
 LONG = tiny.ACTIONS[::-1] + tiny.ACTIONS
 EPISODES = [with_plans(with_texts(one)) for one in (tiny.episode(0), tiny.episode(1, LONG), tiny.episode(2, LONG[:1]))]
@@ -45,10 +45,10 @@ def test_each_step_has_the_counted_length(shards, form, past, control):
     for coat in ({}, row(9)):
         plan = planned(shards, plan=FORMS[form], coat=coat, control=control, **past)
         built = sorted((len(one), one.supervised) for one in sentences_of(plan).values())
-        counts = plan.kind.token_counts
+        items = plan.kind.counts.items
         assert [length for length, _ in built] == sorted(item.window.tokens for item in plan.order.items)
-        assert sum(learned for _, learned in built) == counts.action.sum()
-        assert plan.kind.count_pass(plan.order.items).load.supervised == counts.action.sum()
+        assert sum(learned for _, learned in built) == items["supervised"].sum()
+        assert plan.kind.count_pass(plan.order.items).load.supervised == items["supervised"].sum()
         assert plan.kind.count_pass(plan.order.items).actions == STEPS
 
 
@@ -60,8 +60,7 @@ def test_steps_are_in_whole_trajectories_and_their_windows(shards, how, budget):
     assert built == sorted(item.window.tokens for item in plan.order.items)
     assert (len(built) > len(EPISODES)) == (budget is not None)
     sentences, dataset = recipe_sentences(plan.recipe), ShardDataset(shards)
-    counts = count_tokens(columns_for(dataset, sentences), sentences)
-    assert counts.whole.tolist() == [len(sentences.build(episode)) for episode in EPISODES]
+    assert whole_lengths(dataset, sentences).tolist() == [len(sentences.build(episode)) for episode in EPISODES]
 
 
 def test_without_history_a_static_plan_is_learned_at_every_step(shards):

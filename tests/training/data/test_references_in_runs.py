@@ -29,8 +29,8 @@ from vlm_agent.errors import CheckpointError, RecipeError
 from vlm_agent.files.checked_json import read_checked, write_checked
 from vlm_agent.models.run_layout import REFERENCES_FILE, trained
 from vlm_agent.recipe.run import Recipe
+from vlm_agent.training.data.recipe_sentences import recipe_sentences, whole_lengths
 from vlm_agent.training.data.shard_data import ShardDataModule
-from vlm_agent.training.data.token_counts import columns_for, count_tokens, recipe_sentences
 
 D_POT = {"past_screens": 0, "plan": FORMS["d_pot"]}
 PASTS = [{}, {"max_tokens": 200}, {"past_screens": 2, "history": 1}, D_POT]
@@ -82,8 +82,7 @@ def test_each_sentence_has_the_counted_length(shards, encoder, data, control):
 
 def test_whole_episodes_are_counted_with_their_references(shards, encoder):
     sentences, dataset = recipe_sentences(planned(shards, encoder).recipe), ShardDataset(shards)
-    counts = count_tokens(columns_for(dataset, sentences), sentences)
-    assert counts.whole.tolist() == [len(sentences.build(one)) for one in dataset]
+    assert whole_lengths(dataset, sentences).tolist() == [len(sentences.build(one)) for one in dataset]
 
 
 def test_references_follow_the_goal_and_are_not_learned(shards, encoder):

@@ -13,6 +13,7 @@ from vlm_agent.models.loss import NOT_FOR_MODELS
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.training import ValidationRecipe
 from vlm_agent.sentences import IGNORED
+from vlm_agent.training.data.recipe_sentences import whole_lengths
 from vlm_agent.training.data.shard_data import ShardDataModule
 
 EPISODES = [
@@ -54,13 +55,13 @@ def losses(plan: ShardDataModule, model) -> dict[str, torch.Tensor]:
 
 
 def half_of_the_longest(plan: ShardDataModule) -> int:
-    return int(plan.kind.token_counts.whole.max()) // 2
+    return int(whole_lengths(plan.shards, plan.sentences).max()) // 2
 
 
 @every_family
 def test_a_budget_larger_than_every_episode_changes_no_loss(shards, name):
     alone = planned(shards, name)
-    packed = planned(shards, name, batch_tokens=int(alone.kind.token_counts.whole.sum()))
+    packed = planned(shards, name, batch_tokens=int(whole_lengths(alone.shards, alone.sentences).sum()))
     torch.manual_seed(0)
     model = build(alone.recipe.model, alone.tokenizer, tiny.LANGUAGE).eval()
     assert (alone.order.rows_in(1), packed.order.rows_in(1)) == (len(EPISODES), 1)
@@ -86,7 +87,7 @@ def test_over_the_budget_each_action_is_supervised_once_as_in_the_sentence_of_it
         with torch.inference_mode():
             every = model(**row).token_losses
         loss = found.pop(f"{episode.id} steps {window.first_supervised}-{window.last - 1}")
-        counts = [len(plan.sentences.action_ids(step.action)) for step in episode.steps]
+        counts = [len(tiny.action_ids(plan.sentences, step.action)) for step in episode.steps]
         assert len(loss) == sum(counts[window.first_supervised : window.last])
         assert torch.allclose(loss, every[len(every) - len(loss) :], atol=1e-5)
         learned += window.last - window.first_supervised
@@ -120,7 +121,7 @@ def test_a_step_larger_than_a_row_is_an_error_that_names_the_episode_and_the_key
 
 def test_an_episode_longer_than_the_models_context_is_an_error_that_names_the_key(shards):
     plan = planned(shards)
-    longest = int(plan.kind.token_counts.whole.max())
+    longest = int(whole_lengths(plan.shards, plan.sentences).max())
     plan.config.text_config.max_position_embeddings = longest
     assert plan.order.items
     plan = planned(shards)
@@ -207,7 +208,7 @@ def test_element_names_are_read_without_counting_tokens(shards):
     row = plan.stream()[0]
     assert len(row["screens"]) == 2
     assert row["element_labels"].shape == (2, tiny.GRID[0] * tiny.GRID[1])
-    assert "token_counts" not in plan.kind.__dict__
+    assert "counts" not in plan.kind.__dict__
 
 
 @pytest.mark.parametrize("language", ["binned", "named"])
@@ -223,7 +224,10 @@ def test_only_episodes_of_the_run_are_counted_and_its_rows_are_the_same(tmp_path
     assert plans[0].episodes == [0, 2]
     counts, rows = (
         [make(plan) for plan in plans]
-        for make in (lambda plan: plan.kind.token_counts.whole.tolist(), lambda plan: plan.stream()[0]["about"])
+        for make in (
+            lambda plan: plan.kind.counts.items["tokens"].tolist(),
+            lambda plan: plan.stream()[0]["about"],
+        )
     )
     assert counts[0] == counts[1]
     assert rows[0] == rows[1]

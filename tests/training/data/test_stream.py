@@ -64,9 +64,10 @@ def packed(shards, seed=0, total=20) -> RowStream:
 
 
 def cut(episode, budget: int = BUDGET) -> list[Window]:
-    goal = len(SENTENCES.goal_ids(episode.goal))
-    steps = [len(SENTENCES.build(episode, number, number + 1)) - goal for number in range(len(episode))]
-    return windows(goal, steps, budget)
+    def length(first: int, supervised: int, last: int) -> int:
+        return SENTENCES.length(SENTENCES.segments(episode, first, last, supervised))
+
+    return windows(len(episode), length, budget)
 
 
 def elements(shards, seed=0, total=20) -> RowStream:
@@ -217,7 +218,7 @@ def test_every_action_of_every_episode_is_supervised_once_per_pass(shards):
     assert len(stream.order.items) > EPISODES, "some episodes take several windows"
     learned = [row["labels"][row["labels"] != IGNORED].tolist() for row in (stream[number] for number in range(rows))]
     assert all(stream[number]["input_ids"].shape[1] <= BUDGET for number in range(rows))
-    counted = sum(len(SENTENCES.action_ids(step.action)) for episode in shards for step in episode.steps)
+    counted = sum(len(tiny.action_ids(SENTENCES, step.action)) for episode in shards for step in episode.steps)
     assert sum(map(len, learned)) == counted
     assert sum(ids.count(WORDS.eos_token_id) for ids in learned) == sum(len(episode) for episode in shards)
 
@@ -229,7 +230,7 @@ def test_a_window_is_the_sentence_of_its_steps_with_earlier_actions_as_input(sha
     plain = SENTENCES.build(shards[episode], 1, 5)
     assert sentence.input_ids == plain.input_ids
     assert [label for label in sentence.labels if label != IGNORED] == [
-        id_ for action in tiny.ACTIONS[3:5] for id_ in SENTENCES.action_ids(action)
+        id_ for action in tiny.ACTIONS[3:5] for id_ in tiny.action_ids(SENTENCES, action)
     ]
     assert len(sentence.screens) == 4
     assert all((a == b).all() for a, b in zip(sentence.screens, plain.screens, strict=True))

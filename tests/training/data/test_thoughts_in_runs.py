@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from helpers import chain_runs, tiny
 from helpers.thoughts import ROWS, row, with_texts
@@ -12,10 +11,9 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences import IGNORED, ROLES
-from vlm_agent.sentences.thoughts import HeadedThoughts, LineThoughts, shuffled_results
-from vlm_agent.training.data.sentence_kinds.chain_counts import count_chains
+from vlm_agent.sentences.thoughts import shuffled_results
+from vlm_agent.training.data.recipe_sentences import recipe_sentences, whole_lengths
 from vlm_agent.training.data.shard_data import ShardDataModule
-from vlm_agent.training.data.token_counts import columns_for, count_tokens, recipe_sentences
 
 LONG = tiny.ACTIONS[::-1] + tiny.ACTIONS
 EPISODES = [with_texts(one) for one in (tiny.episode(0), tiny.episode(1, LONG), tiny.episode(2, LONG[:1]))]
@@ -62,16 +60,16 @@ def text_of(plan: ShardDataModule, sentence) -> str:
 @pytest.mark.parametrize("number", ROWS)
 def test_counted_tokens_are_those_of_the_sentences_in_every_row_of_table_5(shards, number):
     plan, dataset = trajectories(shards, coat=row(number)), ShardDataset(shards)
-    counts = plan.kind.token_counts
+    items = plan.kind.counts.items
     built = [plan.sentences.build(episode) for episode in dataset]
-    assert counts.whole.tolist() == [len(one) for one in built]
-    assert counts.action.sum() == sum(one.supervised for one in built)
+    assert items["tokens"].tolist() == [len(one) for one in built]
+    assert items["supervised"].sum() == sum(one.supervised for one in built)
     assert (
         sum(one.supervised for one in sentences_of(plan).values())
         == plan.kind.count_pass(plan.order.items).load.supervised
     )
     sentences = recipe_sentences(plan.recipe)
-    assert count_tokens(columns_for(dataset, sentences), sentences).whole.tolist() == counts.whole.tolist()
+    assert whole_lengths(dataset, sentences).tolist() == items["tokens"].tolist()
 
 
 @pytest.mark.parametrize(
@@ -104,23 +102,24 @@ def test_windows_and_controls_have_the_counted_length_and_read_the_result_before
 def test_counted_sources_and_targets_are_those_of_the_sentences(shards, features, number, limits):
     plan = chains(shards, features, coat=row(number), max_source_tokens=limits[0], max_target_tokens=limits[1])
     sentences, dataset = plan.kind.sentences, plan.shards
-    counts = plan.kind.counts
+    counts = plan.kind.counts.steps
     steps = [(episode, place) for episode in dataset for place in range(len(episode))]
     sources = [sentences.source_of(episode, place) for episode, place in steps]
-    assert counts.source.tolist() == [len(source.ids) for source in sources]
-    assert counts.dropped.tolist() == [source.dropped for source in sources]
-    assert counts.cut.tolist() == [source.cut for source in sources]
-    assert counts.target.tolist() == [len(sentences.target(episode.steps[place:])) for episode, place in steps]
+    assert counts["source"].tolist() == [sentences.length(source.segments) for source in sources]
+    assert counts["dropped"].tolist() == [source.dropped for source in sources]
+    assert counts["cut"].tolist() == [source.cut for source in sources]
+    targets = [sentences.target(episode.steps[place:]) for episode, place in steps]
+    assert counts["target"].tolist() == list(map(sentences.length, targets))
     learned = [sentences.unlearnable(episode.steps[place:]) is None for episode, place in steps]
-    assert counts.is_learned.tolist() == learned
+    assert counts["is_learned"].tolist() == learned
     for source in sources:
-        assert "Goal: open settings" in sentences.text(source.ids)
+        assert "Goal: open settings" in sentences.text(sentences.encode(source.segments, ()).input_ids)
 
 
 @pytest.mark.parametrize("control", [None, "no_history", "shuffled_results"])
 def test_chains_read_the_results_of_their_control_and_have_the_counted_length(shards, features, control):
     plan = chains(shards, features, coat=row(10), control=control)
-    lengths = plan.kind.counts.source + plan.kind.counts.target
+    lengths = plan.kind.counts.steps["source"] + plan.kind.counts.steps["target"]
     built = sentences_of(plan)
     assert sorted(len(one) for one in built.values()) == sorted(lengths.tolist())
     results = [step.coat.result for step in EPISODES[1].steps]
@@ -144,7 +143,7 @@ def test_dry_runs_and_notes_count_texts(shards, features):
     plan = chains(shards, features, coat=row(4), max_source_tokens=18)
     (note,) = plan.notes
     assert "lose the end of their texts (screen description, result)" in note.text
-    assert note.figures["description_tokens_lost"] == int(plan.kind.counts.cut.sum()) > 0
+    assert note.figures["description_tokens_lost"] == int(plan.kind.counts.steps["cut"].sum()) > 0
     with_thoughts, without = (chains(shards, features, coat=row(number)) for number in (7, 1))
     assert (
         with_thoughts.kind.count_pass(with_thoughts.order.items).target_tokens[0]
@@ -153,7 +152,7 @@ def test_dry_runs_and_notes_count_texts(shards, features):
 
 
 def test_a_note_counts_thoughts_that_an_agent_cannot_write_whole(shards):
-    counts = trajectories(shards, coat=row(7)).kind.token_counts.thoughts
+    counts = trajectories(shards, coat=row(7)).kind.counts.steps["thoughts"]
     assert trajectories(shards, coat=row(7)).notes == []
     (note,) = trajectories(shards, coat=row(7) | {"max_tokens": int(counts.max()) - 1}).notes
     count = int((counts == counts.max()).sum())
@@ -223,18 +222,3 @@ def test_a_thought_weight_of_zero_leaves_the_loss_of_the_actions(shards):
     assert set(weights[roles == ROLES.index("thought")].tolist()) == {0}
     supervised = columns["labels"][0] != IGNORED
     assert set(weights[supervised & (roles == ROLES.index("action"))].tolist()) == {1}
-
-
-def test_counts_of_thoughts_do_not_depend_on_the_cache(shards, features, tmp_path):
-    from vlm_agent.training.data.count_cache import CountCache
-
-    plan = chains(shards, features, coat=row(10))
-    sentences, dataset = plan.kind.sentences, plan.shards
-    numbers, cache = range(len(dataset)), CountCache(tmp_path, {"name": "auto_ui"}, least=1)
-    for _ in range(2):
-        counts = count_chains(columns_for(dataset, sentences), sentences, numbers, dataset.ids, cache)
-        assert counts.source.tolist() == plan.kind.counts.source.tolist()
-        assert counts.target.tolist() == plan.kind.counts.target.tolist()
-    assert isinstance(sentences.thoughts, HeadedThoughts)
-    assert isinstance(trajectories(shards, coat=row(3)).sentences.thoughts, LineThoughts)
-    assert np.array_equal(counts.cut, np.zeros_like(counts.cut))

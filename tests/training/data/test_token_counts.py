@@ -1,4 +1,4 @@
-"""Token counts from columns equal those of the built sentences."""
+"""Lengths of whole episodes, counted without pixels, equal those of the built sentences."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,6 @@ from helpers import tiny, tiny_qwen
 
 from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.action_languages.named import NamedLanguage
-from vlm_agent.datasets.shards.columns import read_columns
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action, Episode, UiElement
 from vlm_agent.errors import RecipeError
@@ -23,13 +22,7 @@ from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences.image_sizes import FittedScreens, FixedScreens
 from vlm_agent.sentences.templates import PLAIN
 from vlm_agent.sentences.trajectory import TrajectorySentences
-from vlm_agent.training.data.thoughts.plans import PlanTokens
-from vlm_agent.training.data.token_counts import (
-    columns_for,
-    context_length,
-    count_tokens,
-    recipe_sentences,
-)
+from vlm_agent.training.data.recipe_sentences import context_length, recipe_sentences, whole_lengths
 from vlm_agent.training.data.vocabulary import vocabulary_of
 
 
@@ -81,76 +74,34 @@ WRITERS = {
 def test_counts_are_the_lengths_of_the_sentences(episodes, writer, bins, tmp_path):
     dataset = ShardDataset(tiny.write_shards(tmp_path, episodes))
     sentences = WRITERS[writer](bins)
-    counts = count_tokens(columns_for(dataset, sentences), sentences)
-    assert counts.whole.tolist() == [len(sentences.build(episode)) for episode in dataset]
-    assert counts.whole.dtype == np.int64
+    counts = whole_lengths(dataset, sentences)
+    assert counts.tolist() == [len(sentences.build(episode)) for episode in dataset]
+    assert counts.dtype == np.int64
 
 
-@pytest.mark.parametrize("writer", WRITERS)
-def test_every_step_is_counted_by_itself(episodes, writer, tmp_path):
-    sizes = [tiny.episode(20 + number, size=size) for number, size in enumerate([(20, 12), (300, 140), (40, 64)])]
-    dataset = ShardDataset(tiny.write_shards(tmp_path, [*episodes, *sizes]))
-    sentences = WRITERS[writer](tiny.BINS)
-    counts = count_tokens(columns_for(dataset, sentences), sentences)
-    assert counts.lengths.tolist() == [len(episode) for episode in dataset]
-    at = 0
-    for number, episode in enumerate(dataset):
-        ends = [len(sentences.build(episode, last=last)) for last in range(len(episode) + 1)]
-        assert counts.goal[number] == ends[0]
-        assert counts.steps_of(number).tolist() == np.diff(ends).tolist()
-        for step in episode.steps:
-            assert counts.screen[at] == sentences.screens.tokens(*step.screenshot.shape[:2])
-            assert counts.action[at] == len(sentences.action_ids(step.action, step.screen))
-            at += 1
-    assert at == len(counts.step) == len(counts.screen) == len(counts.action)
-
-
-def test_with_optional_swipe_targets_no_sentence_is_longer_than_its_count(episodes, tmp_path):
+def test_a_swipe_that_may_name_its_target_is_counted_as_it_is_written(episodes, tmp_path):
     shown = UiElement((0.0, 0.0, 0.1, 0.1), "a long name that is nowhere")
     walk = tiny.episode(30, (Action.swipe((0.8, 0.5), (0.2, 0.5)), Action.tap(0.05, 0.05)))
     walk = replace(walk, steps=(replace(walk.steps[0], elements=()), replace(walk.steps[1], elements=(shown,))))
-    dataset = ShardDataset(tiny.write_shards(tmp_path, [*episodes, walk]))
+    walks = [replace(walk, id=f"walk {number}", goal=f"walk {number}") for number in range(10)]
+    dataset = ShardDataset(tiny.write_shards(tmp_path, [*episodes, *walks]))
     sentences = replace(WRITERS["named"](tiny.BINS), language=NamedLanguage(tiny.BINS, name_swipe_targets=True))
-    counted = count_tokens(columns_for(dataset, sentences), sentences).whole.tolist()
-    written = [len(sentences.build(episode, with_swipe_targets=True)) for episode in dataset]
-    assert all(most >= tokens for most, tokens in zip(counted, written, strict=True))
-    named = [len(sentences.build(replace(walk, goal=f"{number}"), with_swipe_targets=True)) for number in range(10)]
-    assert counted[-1] - len(sentences.goal_ids(walk.goal)) == max(named) - len(sentences.goal_ids("0"))
+    counted = whole_lengths(dataset, sentences).tolist()
+    assert counted == [len(sentences.build(episode, with_swipe_targets=True)) for episode in dataset]
+    assert len(set(counted[-10:])) == 2  # some swipes name the target
 
 
-def test_lines_of_a_plan_add_their_tokens_to_the_step_and_what_is_learned_to_its_action(episodes, tmp_path):
+def test_equal_texts_are_tokenised_once(tmp_path):
+    actions = (Action.tap(0.51, 0.52), Action.tap(0.58, 0.57), *[Action.press("back")] * 2, Action.complete())
+    dataset = ShardDataset(tiny.write_shards(tmp_path, [tiny.episode(0, actions)] * 5))
     sentences = tiny.sentences(tiny.tokenizer())
-    shards = ShardDataset(tiny.write_shards(tmp_path / "shards", episodes[:2]))
-    counts = count_tokens(columns_for(shards, sentences), sentences)
-    current, both, learned = (np.full(len(counts.step), number) for number in (2, 5, 4))
-    planned = counts.with_plans(PlanTokens(current, both, learned, words=np.zeros(len(counts.step), int)))
-    assert (planned.step == counts.step + 7).all()
-    assert (planned.action == np.where(counts.is_writable, counts.action + 4, 0)).all()
-
-
-def test_equal_action_texts_are_tokenised_once(tmp_path, monkeypatch):
-    actions = (
-        Action.tap(0.51, 0.52),
-        Action.tap(0.58, 0.57),
-        Action.press("back"),
-        Action.press("back"),
-        Action.complete(),
-    )
-    columns = read_columns(ShardDataset(tiny.write_shards(tmp_path, [tiny.episode(k, actions) for k in range(5)])))
-    sentences, written = tiny.sentences(tiny.tokenizer()), []
-    encode = BinnedLanguage.encode
-    monkeypatch.setattr(
-        BinnedLanguage,
-        "encode",
-        lambda self, action, *options: written.append(action) or encode(self, action, *options),
-    )
-    assert len(count_tokens(columns, sentences).step) == 25
-    assert len(written) == 3
+    whole_lengths(dataset, sentences)
+    assert sentences._cached_count.cache_info().misses == 6  # the start, the goal, the cue, and three actions
 
 
 def test_counting_no_episodes_returns_no_counts(tmp_path):
     empty = ShardDataset(tiny.write_shards(tmp_path, [tiny.episode()]), split="test")
-    assert count_tokens(read_columns(empty), tiny.sentences(tiny.tokenizer())).whole.tolist() == []
+    assert whole_lengths(empty, tiny.sentences(tiny.tokenizer())).tolist() == []
 
 
 @pytest.fixture
@@ -171,8 +122,8 @@ def test_a_recipes_sentences_are_those_that_training_builds(recipe):
     tokenizer = build.build_tokenizer(recipe.model, vocabulary_of(recipe, shards, list(range(len(shards)))))
     model = build.build(recipe.model, tokenizer, recipe.action_language.build())
     trained = processor_of(model.config).sentences(tokenizer, recipe.action_language.build())
-    counts = count_tokens(read_columns(shards), recipe_sentences(recipe))
-    assert counts.whole.tolist() == [len(trained.build(episode)) for episode in shards]
+    counts = whole_lengths(shards, recipe_sentences(recipe))
+    assert counts.tolist() == [len(trained.build(episode)) for episode in shards]
 
 
 def test_no_model_is_built_and_no_weight_is_read(recipe, monkeypatch):

@@ -21,6 +21,7 @@ from vlm_agent.models.llama_vit.model import LlamaViTConfig
 from vlm_agent.recipe.model import ModelRecipe
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences import IGNORED
+from vlm_agent.training.data.recipe_sentences import whole_lengths
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.dry_run.hardware import find_gpu
 from vlm_agent.training.dry_run.memory import SHARDINGS
@@ -144,7 +145,7 @@ def test_counts_equal_the_content_of_all_rows_of_a_pass(tmp_path, model, trainin
 def test_episodes_over_the_budget_and_their_windows_are_reported(tmp_path):
     plan = data_module_of(tmp_path, {"epochs": 1, "batch_tokens": 80})
     reads = dry_run(plan, H100).reads
-    over = [number for number, tokens in enumerate(plan.kind.token_counts.whole) if tokens > 80]
+    over = [number for number, tokens in enumerate(whole_lengths(plan.shards, plan.sentences)) if tokens > 80]
     assert reads.over_budget == len(over) > 0
     assert reads.windows == sum(item.episode in over for item in plan.order.items)
     assert reads.sentences == len(plan.order.items)

@@ -29,6 +29,7 @@ from vlm_agent.models.run_layout import trained
 from vlm_agent.models.weights.device import model_device
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences import Sentence
+from vlm_agent.sentences.segments import Segment
 from vlm_agent.sentences.steps import StepSentences, TooLongError, step_sentences
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class AutoUiAgent:
         episode = episode_of(goal, history, screen, bool(self.sentences.thoughts.parts.read))
         seen = [episode.steps[number].screenshot for number in self.sentences.screen_numbers(len(history))]
         features = self.features.of([self.features.lookup(screenshot) for screenshot in seen])
-        sentence = _sentence(self.sentences.source_of(episode, len(history)).ids, features)
+        sentence = self.sentences.encode(self.sentences.prompt_segments(episode, len(history)), features)
         with torch.inference_mode(), self._precision():
             ids = decode_sentence(self._decoder, sentence, *self._decoding(self.constrained))
         return self._answer(ids, screen, Usage(len(sentence), len(ids), calls=1, seconds=time.perf_counter() - start))
@@ -143,7 +144,10 @@ class AutoUiAgent:
 
     def _sentences(self, prepared: "PreparedEpisode", features: Sequence[np.ndarray]) -> list[Sentence]:
         return [
-            _sentence(source, [features[place] for place in self.sentences.screen_numbers(number)])
+            self.sentences.encode(
+                [*source, *self.sentences.screens_of(prepared.episode, number)],
+                [features[place] for place in self.sentences.screen_numbers(number)],
+            )
             for number, source in enumerate(prepared.sources)
         ]
 
@@ -200,11 +204,11 @@ class AutoUiAgent:
 
 @dataclass(frozen=True)
 class PreparedEpisode:
-    """An episode without pixels; of each step the tokens of its source, its screen, and whether no answer can match its
-    action, because the tokenizer or the language cannot write it."""
+    """An episode without pixels; for each step the segments of its source, its screen, and whether no answer can match
+    its action, because the tokenizer or the language cannot write it."""
 
     episode: Episode
-    sources: list[list[int]]
+    sources: list[list[Segment]]
     screens: list[LookedUp]
     unwritable: list[bool]
 
@@ -218,21 +222,12 @@ class AutoUiPreparation:
         """Raises UserError for a goal that is too long, and for screens without pixels."""
         steps, sentences = episode.steps, self.sentences
         try:
-            sources = [sentences.source_of(episode, number).ids for number in range(len(steps))]
+            sources = [sentences.source_of(episode, number).segments for number in range(len(steps))]
         except TooLongError as error:
             raise UserError(f"episode {episode.id}: {error}") from None
         screens = [self.lookup(step.screenshot) for step in steps]
         unwritable = [not (sentences.is_writable(step) and _keeps_text(sentences.language, step)) for step in steps]
         return PreparedEpisode(without_pixels(episode), sources, screens, unwritable)
-
-
-def _sentence(source: list[int], features: Sequence[np.ndarray]) -> Sentence:
-    """A sentence to decode from: `features` of the screens that the model sees, the current one last."""
-    sentence = Sentence()
-    sentence.read(source)
-    for screen in features:
-        sentence.see(screen, 0)
-    return sentence
 
 
 def _keeps_text(language: ActionLanguage, step: Step) -> bool:

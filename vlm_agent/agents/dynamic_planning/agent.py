@@ -363,7 +363,7 @@ class DynamicPlanningAgent(PromptedAgent):
         if screen.pixels is None and self.shown != "html":
             raise UserError(f"screen: {self.shown} needs screenshots, and this source has none; use screen: html")
         html = "" if self.shown == "picture" else screen_html(screen).strip()
-        numbers = with_marks and self.language.numbers_elements
+        numbers = with_marks and self.language.needs_elements
         needs_marks = self.shown == "picture" and numbers and bool(screen.elements)
         notes = [self.prompts.marks] if needs_marks else []
         if not screen.elements and (self.shown != "picture" or numbers):

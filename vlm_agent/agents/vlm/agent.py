@@ -148,7 +148,7 @@ class VlmAgent:
             for line in self.sentences.thoughts.plans.static(PlanTexts(plan))
             for token in self.sentences.ids(line)
         ]
-        at, rest = len(self.sentences.opening_ids(prepared.episode)), prepared.part(1, None)
+        at, rest = self.sentences.length(self.sentences.opening(prepared.episode)), prepared.part(1, None)
         return replace(rest, sentences=[sentence.with_read(at, ids) for sentence in rest.sentences])
 
     def _with_own_plan(self, episode: Episode, history: Sequence[Turn]) -> Episode:
@@ -195,7 +195,7 @@ class VlmAgent:
                 answer.ids,
                 step.screen,
                 Usage(start, len(answer.ids), from_prefill=answer.from_prefill),
-                not self.sentences.is_writable(self.sentences.language.encode(step.action, step.screen)),
+                not self.sentences.writes(self.sentences.language.encode(step.action, step.screen)),
                 prepared.has_goal,
             )
             for step, (start, answer) in zip(prepared.episode.steps, answers, strict=True)

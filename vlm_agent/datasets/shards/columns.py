@@ -1,17 +1,16 @@
 """Columns of a whole data set as flat arrays, for statistics. Pixels are not read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.shards.schema import IN_STEPS
-from vlm_agent.episodes import ACTION_NAMES, ActionKind, PlanTexts
-from vlm_agent.geometry import are_taps, boxes_at, directions, nearest_boxes
+from vlm_agent.episodes import ACTION_NAMES, ActionKind
+from vlm_agent.geometry import are_taps, directions
 
 _EPISODE_COLUMNS = ("subset", "split", "goal")
 _STEP_COLUMNS = ("height", "width", "action_kind", "touch_yx", "lift_yx", "text")
@@ -23,14 +22,7 @@ class Columns:
 
     `subset`, `split`, `goal`: str objects (E,). `lengths`: int64 (E,), steps per episode. `height`, `width`: int32
     (S,), pixels. `action_kind`: int8 (S,). `touch_yx`, `lift_yx`: float32 (S, 2), (y, x) in fractions of the screen.
-    `text`: Arrow strings (S), the text of the action. `touched`: str objects (S,) from `touched_names` or
-    `touched_numbers`, or None.
-    `in_words`: str objects (S,), the line of each step as an earlier one, where the language numbers elements, or None.
-    `coat`: str objects (S,) by part of `CoatRecipe`, the texts of CoAT that a sentence has at each step, or None.
-    `plan`: str objects (S,), the lines of plans of a sentence, by their place (`training/data/thoughts/plans.py`), or
-    None.
-    `elements`: from `listed_elements`, or None.
-    `references`: str objects (E, K), lines of other episodes in a sentence (`training/data/references.py`), or None.
+    `text`: Arrow strings (S), the text of the action.
     """
 
     subset: np.ndarray
@@ -43,12 +35,6 @@ class Columns:
     touch_yx: np.ndarray
     lift_yx: np.ndarray
     text: pa.StringArray
-    touched: np.ndarray | None = None
-    in_words: np.ndarray | None = None
-    coat: Mapping[str, np.ndarray] | None = None
-    plan: Mapping[tuple[str, str, str], np.ndarray] | None = None
-    elements: pa.ChunkedArray | None = None
-    references: np.ndarray | None = None
 
     @cached_property
     def subsets(self) -> list[str]:
@@ -79,7 +65,7 @@ class Columns:
 
 
 def read_columns(dataset: ShardDataset, episodes: Sequence[int] | None = None) -> Columns:
-    """Reads the columns of every episode, or of `episodes` (numbers in ascending order), except `touched`."""
+    """Reads the columns of every episode, or of `episodes` (numbers in ascending order)."""
     table = dataset.table([*_EPISODE_COLUMNS, *(IN_STEPS + name for name in _STEP_COLUMNS)], episodes)
     listed = table["steps"].combine_chunks()
     steps = listed.flatten()
@@ -90,69 +76,3 @@ def read_columns(dataset: ShardDataset, episodes: Sequence[int] | None = None) -
         **{name: steps.field(name).flatten().to_numpy().reshape(-1, 2) for name in ("touch_yx", "lift_yx")},
         text=steps.field("text"),
     )
-
-
-def coat_texts(
-    dataset: ShardDataset, parts: Sequence[str], episodes: Sequence[int] | None = None
-) -> dict[str, np.ndarray]:
-    """Texts of CoAT by field of `CoatTexts`, str objects (S,) each; empty where the source has none."""
-    coat = dataset.table([IN_STEPS + "coat"], episodes)["steps"].combine_chunks().flatten().field("coat")
-    return {part: pc.fill_null(pc.struct_field(coat, part), "").to_numpy(zero_copy_only=False) for part in parts}
-
-
-def listed_elements(dataset: ShardDataset, episodes: Sequence[int] | None = None) -> pa.ChunkedArray:
-    """The elements of each step's screen, lists (S,) of structs with `box`, `text` and `type`."""
-    steps = dataset.table([IN_STEPS + "elements"], episodes)["steps"]
-    chunks = [chunk.flatten().field("elements") for chunk in steps.chunks]
-    return pa.chunked_array(chunks, steps.type.value_type.field("elements").type)
-
-
-def plan_texts(dataset: ShardDataset, episodes: Sequence[int] | None = None) -> list[PlanTexts | None]:
-    """The plan of each step (S,); None where the source has none."""
-    plans = dataset.table([IN_STEPS + "plan"], episodes)["steps"].combine_chunks().flatten().field("plan").to_pylist()
-    return [None if texts is None else PlanTexts(tuple(texts["plan"]), texts["step"]) for texts in plans]
-
-
-def touched_names(dataset: ShardDataset, episodes: Sequence[int] | None = None) -> np.ndarray:
-    """The name of the smallest element under each step's touch point, str objects (S,); empty without such an element.
-
-    Steps are in the order of the data set. Only the names of taps are meaningful.
-    """
-    steps = dataset.table([IN_STEPS + "touch_yx", IN_STEPS + "elements"], episodes)["steps"]
-    # One chunk at a time: the elements of millions of screens take many gigabytes.
-    return np.concatenate([np.zeros(0, object), *(_names_in(chunk.flatten()) for chunk in steps.chunks)])
-
-
-def touched_numbers(dataset: ShardDataset, episodes: Sequence[int] | None = None) -> np.ndarray:
-    """The number of the element nearest to each step's touch point, in decimal digits, str objects (S,); empty on a
-    screen without one. Otherwise as `touched_names`."""
-    steps = dataset.table([IN_STEPS + "touch_yx", IN_STEPS + "elements"], episodes)["steps"]
-    return np.concatenate([np.zeros(0, object), *(_numbers_in(chunk.flatten()) for chunk in steps.chunks)])
-
-
-def _numbers_in(steps: pa.StructArray) -> np.ndarray:
-    points, boxes, screen = _touches_and_boxes(steps)
-    nearest = nearest_boxes(points, boxes, screen)
-    first = np.searchsorted(screen, np.arange(len(steps)))
-    numbers = np.full(len(steps), "", object)
-    found = nearest >= 0
-    numbers[found] = [str(number) for number in (nearest - first)[found].tolist()]
-    return numbers
-
-
-def _touches_and_boxes(steps: pa.StructArray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Touch points float64 (S, 2), boxes float64 (P, 4) of all screens, and the step of each box int (P,)."""
-    elements = steps.field("elements")
-    screen = np.repeat(np.arange(len(steps)), np.diff(elements.offsets.to_numpy()))
-    boxes = elements.flatten().field("box").flatten().to_numpy().reshape(-1, 4).astype(np.float64)
-    points = steps.field("touch_yx").flatten().to_numpy().reshape(-1, 2).astype(np.float64)
-    return points, boxes, screen
-
-
-def _names_in(steps: pa.StructArray) -> np.ndarray:
-    under = boxes_at(*_touches_and_boxes(steps))
-    found = steps.field("elements").flatten().take(pa.array(under[under >= 0]))
-    names = np.full(len(steps), "", object)
-    pairs = zip(found.field("text").to_pylist(), found.field("type").to_pylist(), strict=True)
-    names[under >= 0] = [text or kind for text, kind in pairs]
-    return names

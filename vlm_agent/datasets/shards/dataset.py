@@ -56,6 +56,9 @@ WORK_FOLDERS = {"convert": ".conversion", "annotate": ".annotation"}
 """Commands that write shards, and the folder of each that holds its plan."""
 
 
+_EPISODES_AT_ONCE = 64
+
+
 class ShardWriter:
     """Writes one shard; a context manager. `path` appears when the block ends without an error and has an episode.
 
@@ -216,6 +219,12 @@ class ShardDataset:
     def without_pixels(self, index: int) -> Episode:
         """The episode with every screenshot None. The pixels are not read."""
         return from_row(self._read(index, ALL_BUT_PIXELS))
+
+    def each_without_pixels(self, episodes: Sequence[int]) -> Iterator[Episode]:
+        """Episodes of these numbers, ascending, as `without_pixels` reads them one by one, in larger reads."""
+        for start in range(0, len(episodes), _EPISODES_AT_ONCE):
+            part = self.table(ALL_BUT_PIXELS, episodes[start : start + _EPISODES_AT_ONCE])
+            yield from map(from_row, part.to_pylist())
 
     @cached_property
     def ids(self) -> tuple[str, ...]:

@@ -244,7 +244,14 @@ def _from_struct(struct: dict, where: str) -> Step:
     texts = struct.get("coat")
     coat = None if texts is None else CoatTexts(**texts)
     return Step(
-        screenshot, action, elements, struct["activity"], coat, struct.get("instruction"), _plan_of(struct.get("plan"))
+        screenshot,
+        action,
+        elements,
+        struct["activity"],
+        coat,
+        struct.get("instruction"),
+        _plan_of(struct.get("plan")),
+        (struct["height"], struct["width"]),
     )
 
 

@@ -288,7 +288,7 @@ def _reach(
 
     Empty where the agent numbers elements that are read from pixels: `gold` has those of the data set.
     """
-    if not language.numbers_elements or elements_are_read:
+    if not language.needs_elements or elements_are_read:
         return {}
     scores = score(written_in(language, gold), benchmark.episode_groups(), scorers=benchmark.scorers)
     return {NEAREST_ELEMENT: scores | {"about": {"gold_taps": taps_on_no_element(gold)}}}

@@ -3,11 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from vlm_agent.agents.llm.references.of_run import RunReferences, first_of_goals
 from vlm_agent.agents.llm.references.sources import Reference
-from vlm_agent.datasets.shards.columns import Columns
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.recipe.references import ReferencesRecipe
 from vlm_agent.sentences.trajectory import TrajectorySentences
@@ -27,20 +24,6 @@ def with_references(
         words = tuple(sentences.in_words(step).rstrip("\n") for step in episode.steps[: settings.max_actions])
         rows.append(Reference(number, episode.id, episode.goal, words))
     return replace(sentences, references=RunReferences.of(rows, settings))
-
-
-def reference_lines(
-    dataset: ShardDataset, episodes: Sequence[int] | None, columns: Columns, sentences: TrajectorySentences
-) -> np.ndarray:
-    """str objects (E, K), the lines of each episode, empty where it has fewer than K. `episodes`: numbers in ascending
-    order; None: all."""
-    ids = dataset.ids if episodes is None else [dataset.ids[number] for number in episodes]
-    lines = [sentences.references.lines(goal, one) for goal, one in zip(columns.goal.tolist(), ids, strict=True)]
-    most = max(map(len, lines), default=0)
-    found = np.full((len(lines), most), "", object)
-    for row, of_episode in enumerate(lines):
-        found[row, : len(of_episode)] = of_episode
-    return found
 
 
 def note_on_identical_goals(sentences: TrajectorySentences, shards: ShardDataset, episodes: Sequence[int]) -> Note:

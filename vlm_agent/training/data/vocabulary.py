@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
+from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action, Episode, Screen
 from vlm_agent.models.build import Vocabulary
@@ -26,11 +28,16 @@ def vocabulary_of(recipe: Recipe, shards: ShardDataset, indices: list[int]) -> V
     )
 
 
-def _words_of_actions(recipe: Recipe) -> Callable[[Action, Screen], str] | None:
-    """Of earlier steps; None where these are steps of a plan, or actions as the language writes all others."""
-    language = recipe.action_language.build()
+def _words_of_actions(recipe: Recipe) -> Callable[[Action, Screen], str | None] | None:
+    """The words of earlier steps; None where these are steps of a plan, or where no step is in words."""
     has_actions = past_of(recipe.data) is not None and recipe.data.plan.step == "off"
-    return language.in_words if language.numbers_elements and has_actions else None
+    return partial(_own_words, recipe.action_language.build()) if has_actions else None
+
+
+def _own_words(language: ActionLanguage, action: Action, screen: Screen) -> str | None:
+    """The words of an action, where the language has others than the action's text."""
+    words = language.in_words(action, screen)
+    return None if words == language.encode(action, screen) else words
 
 
 def _texts(
@@ -38,13 +45,14 @@ def _texts(
     parts: Sequence[str],
     as_html: bool,
     with_plans: bool,
-    in_words: Callable[[Action, Screen], str] | None,
+    in_words: Callable[[Action, Screen], str | None] | None,
 ) -> Iterator[str]:
     """`in_words`: of earlier steps, in a language whose actions have other texts than the screen."""
     yield episode.goal
     for step in episode.steps:
-        if in_words is not None:
-            yield in_words(step.action, step.screen)
+        words = None if in_words is None else in_words(step.action, step.screen)
+        if words is not None:
+            yield words
         yield step.action.text
         if as_html:
             yield screen_html(step.screen)

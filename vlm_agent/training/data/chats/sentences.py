@@ -4,13 +4,15 @@ The ids before the answer are those that a server computes from the same message
 end mark. A special token that is written out in a message is one here too, because it is one on a server.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.errors import RecipeError
 from vlm_agent.sentences import Sentence
+from vlm_agent.sentences.segments import ASSISTANT, USER, Segment, encode, no_screen
 from vlm_agent.sentences.templates import CHAT_TURNS_KEY
+from vlm_agent.sentences.tokens import Tokens
 from vlm_agent.training.data.chats.reading import Chat
 
 DEFAULT_TEMPLATE = """\
@@ -41,14 +43,19 @@ def with_turns(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
 
 
 @dataclass(frozen=True)
-class ChatSentences:
+class ChatSentences(Tokens):
     """`tokenizer`: with a chat template, see `with_turns`. `prompt_weight`: the loss weight of a prompt's tokens; 0:
     they are not supervised."""
 
-    tokenizer: PreTrainedTokenizerBase
     prompt_weight: float = 0.0
 
     def build(self, chat: Chat) -> Sentence:
+        """The sentence of `segments`."""
+        sentence = encode(self.segments(chat), self, no_screen)
+        sentence.about = chat.where
+        return sentence
+
+    def segments(self, chat: Chat) -> list[Segment]:
         """Raises RecipeError for a chat that the template cannot write, or whose answer is not the text after its
         prompt or holds the end mark."""
         end = self.tokenizer.eos_token
@@ -61,17 +68,10 @@ class ChatSentences:
         whole = self._written(chat, last=len(chat.messages), add_generation_prompt=False)
         if not whole.startswith(prompt):
             raise RecipeError(f"{chat.where}: the tokenizer's chat template writes a chat otherwise than its prompt")
-        sentence = Sentence(about=chat.where)
-        self._add_prompt(sentence, self._ids(prompt))
-        sentence.learn(self._answer(self._ids(whole[len(prompt) :])))
-        return sentence
-
-    def _add_prompt(self, sentence: Sentence, ids: list[int]) -> None:
-        if self.prompt_weight == 0:
-            sentence.read(ids)
-            return
-        sentence.read(ids[:1])  # no output predicts the first token
-        sentence.learn(ids[1:], role="prompt", weight=self.prompt_weight)
+        read = Segment(prompt, USER, special=True)
+        if self.prompt_weight:  # no output predicts the first token
+            read = replace(read, role="prompt", weight=self.prompt_weight, unlearned=1)
+        return [read, *self._answer(whole[len(prompt) :])]
 
     def _written(self, chat: Chat, last: int, add_generation_prompt: bool) -> str:
         try:
@@ -83,10 +83,9 @@ class ChatSentences:
         except Exception as error:  # noqa: BLE001 (a template may raise whatever it wants)
             raise RecipeError(f"{chat.where}: the tokenizer's chat template refuses it: {error}") from None
 
-    def _ids(self, text: str) -> list[int]:
-        return self.tokenizer(text, add_special_tokens=False).input_ids
-
-    def _answer(self, ids: list[int]) -> list[int]:
-        """Up to the first end mark, which is added where the template writes none."""
-        end = self.tokenizer.eos_token_id
-        return [*ids[: ids.index(end)], end] if end in ids else [*ids, end]
+    def _answer(self, text: str) -> list[Segment]:
+        """The answer up to its first end mark, which is added where the template writes none."""
+        end, ids = self.tokenizer.eos_token_id, self.marks(text)
+        kept = ids.index(end) if end in ids else None
+        answer = Segment(text, ASSISTANT, special=True, role="action", kept=kept)
+        return [answer, Segment(mark=end, role="action")]

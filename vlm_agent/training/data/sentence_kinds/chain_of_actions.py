@@ -13,6 +13,7 @@ from transformers import PretrainedConfig
 
 from vlm_agent.agents.controls import GREY
 from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.episodes import Episode
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.features import load_trained_extractor
 from vlm_agent.models.features.store import FeatureStore, extraction_remedy
@@ -21,18 +22,19 @@ from vlm_agent.recipe.model import FeatureSettings
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.steps import PHRASES, StepSentences, TooLongError, step_sentences
 from vlm_agent.sentences.thoughts import controlled_texts, headed
-from vlm_agent.sentences.trajectory import unwritable_line
 from vlm_agent.sentences.windows import Window
-from vlm_agent.training.data.count_cache import CountCache, cache_folder
 from vlm_agent.training.data.data_module import LISTED, Note, Unwritable
-from vlm_agent.training.data.sentence_kinds.chain_counts import ChainCounts, count_chains
-from vlm_agent.training.data.sentence_kinds.chain_pass import ChainPass, Truncation, sample_sources, truncation_of
-from vlm_agent.training.data.sentence_kinds.kind import SentenceKind
+from vlm_agent.training.data.lengths import Counter, Counts, Row, counted, tokenizer_digest
+from vlm_agent.training.data.missing_texts import check_texts, missing_texts
+from vlm_agent.training.data.sentence_kinds.chain_pass import ChainPass, note_on_sources
+from vlm_agent.training.data.sentence_kinds.kind import SentenceKind, unwritable_step
 from vlm_agent.training.data.stream import Item
-from vlm_agent.training.data.token_counts import columns_for
 
 _GREY_SCREEN = np.full((448, 224, 3), GREY, np.uint8)
 """Extractors resize a screen, so a grey one of any size has the same features."""
+
+
+_STEPS = ("source", "dropped", "cut", "target", "is_writable", "is_learned", "elements", "missing")
 
 
 class ChainOfActionsKind(SentenceKind):
@@ -81,37 +83,69 @@ class ChainOfActionsKind(SentenceKind):
         config.features = config.features | {"digest": store.digest, "precision": store.precision}
 
     @cached_property
-    def counts(self) -> ChainCounts:
-        """The tokens of the episodes of the run."""
+    def counts(self) -> Counts:
+        """The steps of the episodes of the run: tokens of `source` and `target`, the earlier actions that the source
+        has `dropped` and the tokens that it has `cut`, whether the action `is_writable`, and whether it also fits into
+        a target and so `is_learned`, the number of `elements`, and the texts that are `missing`."""
         return self._counted(self.shards, self.episodes)
 
-    def _counted(self, shards: ShardDataset, episodes: Sequence[int]) -> ChainCounts:
-        """`episodes`: numbers in ascending order."""
-        columns = columns_for(shards, self.sentences, episodes=episodes, control=self.run.recipe.data.control)
-        cache = CountCache(cache_folder(), self.run.recipe.action_language.model_dump(mode="json"))
-        ids = [shards.ids[index] for index in episodes]
-        try:
-            return count_chains(columns, self.sentences, episodes, ids, cache, self._hides_history)
-        except TooLongError as error:
-            raise RecipeError(str(error)) from None
+    def _counted(self, shards: ShardDataset, episodes: Sequence[int]) -> Counts:
+        """`episodes`: ascending numbers. Raises RecipeError for texts and elements that the sentences need."""
+        counts = counted(shards, episodes, Counter(self._count, (), _STEPS, self._identity))
+        steps = counts.steps
+        check_texts(steps["missing"], steps, shards, self.run.recipe.data)
+        if self.sentences.elements and len(steps) and not steps["elements"].any():
+            raise RecipeError(
+                f"data.elements is true, and none of {len(steps):,} steps in {shards.directory} has elements; choose "
+                "shards of a source with elements, or set data.elements to false"
+            )
+        return counts
+
+    @property
+    def _identity(self) -> list:
+        recipe = self.run.recipe
+        settings = [recipe.data.model_dump(mode="json"), recipe.action_language.model_dump(mode="json")]
+        return [recipe.data.sentences, *settings, tokenizer_digest(self.sentences.tokenizer)]
+
+    def _count(self, episode: Episode) -> tuple[list[Row], list[Row]]:
+        data, sentences = self.run.recipe.data, self.sentences
+        missing = missing_texts(episode, data)
+        if any(missing):
+            return [], [(0,) * (len(_STEPS) - 1) + (lacks,) for lacks in missing]
+        known = controlled_texts(episode, sentences.thoughts.parts, data.control)
+        rows: list[Row] = []
+        for number, step in enumerate(known.steps):
+            at, place = step_at(known, number, self._hides_history)
+            try:
+                source = sentences.source_of(at, place)
+            except TooLongError as error:
+                raise RecipeError(f"episode {episode.id}: {error}") from None
+            target, is_writable = sentences.length(sentences.target(at.steps[place:])), sentences.is_writable(step)
+            is_learned = is_writable and target <= sentences.max_target_tokens
+            tokens = sentences.length(source.segments)
+            rows.append((tokens, source.dropped, source.cut, target, is_writable, is_learned, len(step.elements), 0))
+        return [], rows
+
+    @property
+    def _learned(self) -> np.ndarray:
+        return self.counts.steps[self.counts.steps["is_learned"] > 0]
 
     @property
     def _hides_history(self) -> bool:
         return self.run.recipe.data.control == "no_history"
 
     def items(self, shards: ShardDataset, episodes: Sequence[int]) -> "StepItems":
-        counts = self.counts if shards is self.shards else self._counted(shards, sorted(episodes))
+        steps = (self.counts if shards is self.shards else self._counted(shards, sorted(episodes))).steps
         order = {episode: place for place, episode in enumerate(episodes)}
-        learned = np.flatnonzero(counts.is_learned)
+        learned = steps[steps["is_learned"] > 0]
         if not len(learned):
             raise RecipeError(
                 f"none of the actions in {shards.directory} can be learned: the tokenizer cannot write them, or they "
                 "exceed data.max_target_tokens; choose another tokenizer or action_language, or a higher limit"
             )
-        places = np.array([order[episode] for episode in counts.episode_of[learned].tolist()])
+        places = np.array([order[episode] for episode in learned["episode"].tolist()])
         learned = learned[np.argsort(places, kind="stable")]
-        tokens = (counts.source + counts.target)[learned]
-        return StepItems(counts.episode_of[learned], counts.step_of[learned], tokens)
+        return StepItems(learned["episode"], learned["number"], learned["source"] + learned["target"])
 
     def writer(self, shards: ShardDataset) -> "Steps":
         grey = self._grey if self.run.recipe.data.control == "grey_screens" else None
@@ -126,51 +160,46 @@ class ChainOfActionsKind(SentenceKind):
         return extractor.extract([_GREY_SCREEN])[0]
 
     def unwritable(self) -> Unwritable:
-        return self._listed(np.flatnonzero(~self.counts.is_writable))
+        return self._listed(self.counts.steps[self.counts.steps["is_writable"] == 0])
 
     def _listed(self, steps: np.ndarray) -> Unwritable:
-        counts = self.counts
-        lines = []
-        for step in steps[:LISTED].tolist():
-            episode, number = int(counts.episode_of[step]), int(counts.step_of[step])
-            action = self.shards.without_pixels(episode).steps[number].action
-            lines.append(unwritable_line(self.shards.ids[episode], number, action))
-        return Unwritable(len(steps), tuple(lines))
+        places = zip(steps["episode"][:LISTED].tolist(), steps["number"][:LISTED].tolist(), strict=True)
+        return Unwritable(len(steps), tuple(unwritable_step(self.shards, *place) for place in places))
 
     def notes(self) -> list[Note]:
-        return [self._truncation.note(), *self._long_targets()]
-
-    @cached_property
-    def _truncation(self) -> Truncation:
-        if self.sentences.elements:
-            return sample_sources(self.shards, self.sentences, self.counts, self.run.recipe.data.control)
-        return truncation_of(self.counts, self.sentences)
+        described = self.sentences.elements or not self.sentences.thoughts.parts.read
+        truncated = note_on_sources(self._learned, self.sentences.max_source_tokens, described)
+        return [truncated, *self._long_targets()]
 
     def _long_targets(self) -> list[Note]:
-        counts, limit = self.counts, self.sentences.max_target_tokens
-        steps = np.flatnonzero(counts.is_writable & ~counts.is_learned)
-        if not len(steps):
+        steps, limit = self.counts.steps, self.sentences.max_target_tokens
+        long = steps[(steps["is_writable"] > 0) & (steps["is_learned"] == 0)]
+        if not len(long):
             return []
-        listed = self._listed(steps)
+        listed = self._listed(long)
         head = f"{listed.count:,} steps whose target exceeds data.max_target_tokens ({limit}) are not learned:"
         lines = [
             f"{line}: {tokens} tokens"
-            for line, tokens in zip(listed.first, counts.target[steps[:LISTED]].tolist(), strict=True)
+            for line, tokens in zip(listed.first, long["target"][:LISTED].tolist(), strict=True)
         ]
         return [Note.of_list("long_targets", head, listed.count, lines)]
 
     def count_pass(self, items: Sequence[Item]) -> ChainPass:
-        earlier = 0 if self._hides_history else self.sentences.past_screens
-        screens = 1 + np.minimum(self.counts.step_of[self.counts.is_learned], earlier)
-        vectors = screens * self.run.config.features["tokens"]
-        return ChainPass.of(self.counts, self._truncation, self.run.flops.cost, vectors)
+        learned, earlier = self._learned, 0 if self._hides_history else self.sentences.past_screens
+        vectors = (1 + np.minimum(learned["number"], earlier)) * self.run.config.features["tokens"]
+        return ChainPass.of(learned, self.run.flops.cost, vectors)
+
+
+def step_at(episode: Episode, number: int, hides_history: bool) -> tuple[Episode, int]:
+    """The episode that a step is written in, and its number there. `hides_history`: as the first of its episode."""
+    return (replace(episode, steps=episode.steps[number:]), 0) if hides_history else (episode, number)
 
 
 @dataclass(frozen=True, eq=False)
 class StepItems(Sequence[Item]):
     """An item for each learned step, built on access: millions of objects would take gigabytes.
 
-    `episodes`, `steps`: int64 (N,). `tokens`: int64 (N,), of source and target, without a screen description.
+    `episodes`, `steps`: int64 (N,). `tokens`: int64 (N,), of source and target.
     """
 
     episodes: np.ndarray
@@ -211,9 +240,9 @@ class Steps:
         number = item.window.first_supervised
         episode, stored = self.shards.without_pixels(item.episode), self.features.steps(self.shards, item.episode)
         episode = controlled_texts(episode, self.sentences.thoughts.parts, self.control)
-        first = number if self.control == "no_history" else 0
-        seen = [first + each for each in self.sentences.screen_numbers(number - first)]
+        at, place = step_at(episode, number, self.control == "no_history")
+        seen = [number - place + each for each in self.sentences.screen_numbers(place)]
         screens = [stored[each] if self.grey is None else self.grey for each in seen]
-        sentence = self.sentences.build(replace(episode, steps=episode.steps[first:]), number - first, screens)
+        sentence = self.sentences.build(at, place, screens)
         sentence.about = f"{episode.id} step {number}"
         return sentence

@@ -14,6 +14,7 @@ from vlm_agent.errors import RecipeError
 from vlm_agent.models.cost import Workload
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.sentences import Sentence
+from vlm_agent.sentences.trajectory import unwritable_line
 from vlm_agent.training.data.data_module import DataModule, Note, Unwritable
 from vlm_agent.training.data.stream import Item, RowSize
 
@@ -100,3 +101,8 @@ class SentenceKind(ABC):
             "a dry run needs data.shards and sentences of known length, such as data.sentences: trajectory; those of "
             f"{self.run.recipe.data.sentences} are known only during the run"
         )
+
+
+def unwritable_step(shards: ShardDataset, episode: int, step: int) -> str:
+    """The line for the action of a step that is not learned."""
+    return unwritable_line(shards.ids[episode], step, shards.without_pixels(episode).steps[step].action)

@@ -8,39 +8,104 @@ from pathlib import Path
 
 import numpy as np
 
-from vlm_agent.datasets.shards.columns import read_columns
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode, Step
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.context import context_of
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import label_elements
+from vlm_agent.sentences.segments import Segment, supervised_length
 from vlm_agent.sentences.thoughts import controlled_texts
-from vlm_agent.sentences.trajectory import WORDS_HEADING, TrajectorySentences, unwritable_line
-from vlm_agent.sentences.windows import PastTokens, TooLongError, Window, single_steps, steps_after_past, windows
-from vlm_agent.training.data.count_cache import CountCache, cache_folder
+from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.sentences.windows import TooLongError, Window, single_steps, windows
 from vlm_agent.training.data.data_module import LISTED, Note, Unwritable
+from vlm_agent.training.data.lengths import Counter, Counts, Row, counted, tokenizer_digest
+from vlm_agent.training.data.missing_texts import check_texts, missing_texts
 from vlm_agent.training.data.references import note_on_identical_goals
-from vlm_agent.training.data.sentence_kinds.kind import EMPTY_CELLS_NAMED, SentenceKind
-from vlm_agent.training.data.sentence_kinds.trajectory_pass import TrajectoryPass, count_trajectories, seen_sizes
+from vlm_agent.training.data.sentence_kinds.kind import EMPTY_CELLS_NAMED, SentenceKind, unwritable_step
+from vlm_agent.training.data.sentence_kinds.trajectory_pass import TrajectoryPass, count_trajectories
 from vlm_agent.training.data.stream import Item
-from vlm_agent.training.data.token_counts import TokenCounts, columns_for, count_tokens
+
+_SENTENCES = ("first", "first_supervised", "last", "tokens", "supervised", "actions")
+_STEPS = ("screen", "thoughts", "plans", "is_writable", "elements", "missing")
 
 
 class TrajectoryKind(SentenceKind):
     """One sentence an episode; several where it is longer than the budget, and one a step with `data.past_screens`."""
 
     @cached_property
-    def token_counts(self) -> TokenCounts:
-        """The tokens of the episodes of the run."""
+    def counts(self) -> Counts:
+        """The sentences and steps of the episodes of the run.
+
+        Sentences have their steps as in `Window`, `tokens`, `supervised` tokens and supervised `actions`. Steps have
+        the tokens of the `screen`, of learned `thoughts` and `plans`, whether the action `is_writable`, the number of
+        `elements`, and the texts that are `missing` (`missing_texts`).
+        """
         return self._counted(self.shards, self.episodes)
 
-    def _counted(self, shards: ShardDataset, episodes: Sequence[int]) -> TokenCounts:
-        """`episodes`: numbers in ascending order."""
+    def _counted(self, shards: ShardDataset, episodes: Sequence[int]) -> Counts:
+        """`episodes`: ascending numbers. Raises RecipeError for texts and elements that the sentences need."""
+        counts = counted(shards, episodes, Counter(self._count, _SENTENCES, _STEPS, self._identity))
+        check_texts(counts.steps["missing"], counts.steps, shards, self.run.recipe.data)
         sentences = self.run.sentences
-        columns = columns_for(shards, sentences, episodes=episodes, control=self.run.recipe.data.control)
-        cache = CountCache(cache_folder(), self.run.recipe.action_language.model_dump(mode="json"))
-        return count_tokens(columns, sentences, episodes, cache)
+        if sentences.as_html and not sentences.grey and len(counts.steps) and not counts.steps["elements"].any():
+            raise RecipeError(
+                "a text model reads the elements of screens, and these shards have none; convert a source with "
+                "elements, or choose a model with vision"
+            )
+        return counts
+
+    @property
+    def _identity(self) -> list:
+        recipe, sentences = self.run.recipe, self.run.sentences
+        about = [sentences.template, sentences.screens, sentences.as_html, sentences.references.digest, self.longest]
+        settings = [recipe.data.model_dump(mode="json"), recipe.action_language.model_dump(mode="json")]
+        return [recipe.data.sentences, repr(about), *settings, tokenizer_digest(sentences.tokenizer)]
+
+    def _count(self, episode: Episode) -> tuple[list[Row], list[Row]]:
+        missing = missing_texts(episode, self.run.recipe.data)
+        steps: list[Row] = [
+            (*self._measured(step), len(step.elements), lacks)
+            for step, lacks in zip(episode.steps, missing, strict=True)
+        ]
+        if any(missing):
+            return [], steps
+        write, sentences = self.writer(self.shards), self.run.sentences
+        items: list[Row] = []
+        for window in self._cut(episode, write):
+            segments = write.segments(episode, window.first, window.first_supervised, window.last)
+            supervised = supervised_length(segments, sentences)
+            actions = sum(each.role == "action" and each.mark is not None for each in segments)
+            items.append((window.first, window.first_supervised, window.last, window.tokens, supervised, actions))
+        return items, steps
+
+    def _measured(self, step: Step) -> tuple[int, int, int, bool]:
+        """The tokens of a step's screen, thoughts and plans, and whether its action is writable."""
+        sentences, language = self.run.sentences, self.run.sentences.language
+        screen = sentences.length([sentences.shown(step)])
+        thoughts = sum(map(sentences.count, sentences.thoughts.learned(step.coat)))
+        plans = sum(map(sentences.count, sentences.thoughts.plans.learned(step.plan)))
+        return screen, thoughts, plans, sentences.writes(language.encode(step.action, step.screen))
+
+    def _cut(self, episode: Episode, write: "Trajectories") -> list[Window]:
+        """The sentences of an episode. Raises RecipeError for one that is too long."""
+
+        def length(*bounds: int) -> int:
+            return self.run.sentences.length(write.segments(episode, *bounds))
+
+        try:
+            if self._is_by_step:
+                past = None if write.control == "no_history" else self.run.sentences.past
+                cut = single_steps(len(episode), length, past, self.longest)
+            else:
+                cut = windows(len(episode), length, self.longest)
+        except TooLongError as error:
+            raise RecipeError(
+                f"episode {episode.id}: {error}; raise training.batch_tokens (or data.max_tokens), or "
+                f"lower the tokens of a screen{self._further_remedy}"
+            ) from None
+        self._check_context(episode.id, max(window.tokens for window in cut))
+        return cut
 
     @property
     def longest(self) -> int | None:
@@ -52,25 +117,23 @@ class TrajectoryKind(SentenceKind):
         if not self._is_by_step:
             return batch_size
         # As many single steps as the episodes have, or a row would hold fewer supervised actions.
-        return round(batch_size * float(self.token_counts.lengths.mean()))
+        return round(batch_size * len(self.counts.steps) / len(self.episodes))
 
     @property
     def _is_by_step(self) -> bool:
         return self.run.recipe.data.control == "no_history" or self.run.sentences.past is not None
 
     def unwritable(self) -> Unwritable:
-        steps = self.token_counts.unwritable_steps()
-        return Unwritable(len(steps), tuple(self._unwritable_line(*each) for each in steps[:LISTED]))
-
-    def _unwritable_line(self, episode: int, step: int) -> str:
-        return unwritable_line(self.shards.ids[episode], step, self.shards.without_pixels(episode).steps[step].action)
+        steps = self.counts.steps[self.counts.steps["is_writable"] == 0]
+        places = zip(steps["episode"][:LISTED].tolist(), steps["number"][:LISTED].tolist(), strict=True)
+        return Unwritable(len(steps), tuple(unwritable_step(self.shards, *place) for place in places))
 
     def notes(self) -> list[Note]:
-        data, counts = self.run.recipe.data, self.token_counts
-        found = {"thoughts": ("coat", data.coat.max_tokens, counts.thoughts)}
-        if counts.plans is not None:
-            found["plans"] = ("plan", data.plan.max_tokens, counts.plans)
-        notes = [note for name, about in found.items() if (note := _note_on_long(name, *about)) is not None]
+        data, steps = self.run.recipe.data, self.counts.steps
+        found = {"thoughts": ("coat", data.coat.max_tokens), "plans": ("plan", data.plan.max_tokens)}
+        notes = [
+            note for name, about in found.items() if (note := _note_on_long(name, *about, steps[name])) is not None
+        ]
         if data.references is not None:
             notes.append(note_on_identical_goals(self.run.sentences, self.shards, self.episodes))
         return notes
@@ -82,37 +145,18 @@ class TrajectoryKind(SentenceKind):
         self.run.sentences.references.write(run)
 
     def items(self, shards: ShardDataset, episodes: Sequence[int]) -> list[Item]:
-        counts = self.token_counts if shards is self.shards else self._counted(shards, sorted(episodes))
-        found = []
-        for episode, row in zip(episodes, counts.rows_of(np.array(episodes)).tolist(), strict=True):
-            try:
-                cut = self._cut(counts, row)
-            except TooLongError as error:
-                raise RecipeError(
-                    f"episode {shards.ids[episode]}: {error}; raise training.batch_tokens (or data.max_tokens), or "
-                    f"lower the tokens of a screen{self._further_remedy}"
-                ) from None
-            self._check_context(shards.ids[episode], max(window.tokens for window in cut))
-            writable = counts.writable_steps_of(row)
-            found += [Item(episode, window) for window in cut if writable[window.first_supervised : window.last].any()]
+        counts = self.counts if shards is self.shards else self._counted(shards, sorted(episodes))
+        by_episode: dict[int, list[Item]] = {episode: [] for episode in episodes}
+        names = ["episode", *_SENTENCES[:4]]
+        for episode, *bounds in counts.items[counts.items["actions"] > 0][names].tolist():
+            by_episode[episode].append(Item(episode, Window(*bounds)))
+        found = [item for items in by_episode.values() for item in items]
         if not found:
             raise RecipeError(
                 f"the tokenizer can write none of the actions in {shards.directory}; choose another tokenizer or "
                 "action_language"
             )
         return found
-
-    def _cut(self, counts: TokenCounts, row: int) -> list[Window]:
-        """The sentences of an episode. Raises TooLongError."""
-        sentences, goal, steps = self.run.sentences, int(counts.goal[row]), counts.steps_of(row).tolist()
-        saved = len(sentences.before_screen(is_first=False)) - len(sentences.before_screen(is_first=True))
-        if self.run.recipe.data.control == "no_history":
-            return single_steps(goal, steps, self.longest, saved)
-        if sentences.past is None:
-            return windows(goal, steps, self.longest, saved)
-        shown, words = counts.past_of(row)
-        earlier = PastTokens(shown.tolist(), words.tolist(), len(sentences.ids(WORDS_HEADING)))
-        return steps_after_past(goal, steps, earlier, sentences.past, self.longest, saved)
 
     @property
     def _further_remedy(self) -> str:
@@ -134,8 +178,11 @@ class TrajectoryKind(SentenceKind):
         return Trajectories(shards, self.run.sentences, self.run.label_grid(), self.run.recipe.data.control)
 
     def count_pass(self, items: Sequence[Item]) -> TrajectoryPass:
-        sizes = seen_sizes(read_columns(self.shards, self.episodes), self.run.processor.screens)
-        return count_trajectories(items, self.token_counts, sizes, self._is_by_step)
+        """The size of a pass over all sentences with a supervised action."""
+        counts, screens = self.counts, self.run.processor.screens
+        chosen = counts.items[counts.items["actions"] > 0]
+        fitted = [screens.fitted(*size) for number in self.episodes for size in self.shards.screen_sizes[number]]
+        return count_trajectories(chosen, counts.steps, np.array(fitted, np.int64), self._is_by_step)
 
 
 def _note_on_long(name: str, section: str, limit: int, tokens: np.ndarray) -> Note | None:
@@ -162,47 +209,47 @@ class Trajectories:
     control: str | None = None
 
     def __call__(self, item: Item, rng: random.Random) -> Sentence:
-        if item.window is not None and self.sentences.past is not None and self.control != "no_history":
-            return self._step(item, item.window, rng)
-        window, episode = item.window, self._episode(item)
-        supervised, first = (0, 0) if window is None else (window.first_supervised - window.first, window.first)
-        before = self._steps_before(item, first)
-        whole = replace(episode, steps=(*before, *episode.steps))
-        whole = controlled_texts(whole, self.sentences.thoughts.parts, self.control)
-        sentence = self.sentences.build(
-            whole, len(before), first_supervised_step=len(before) + supervised, with_swipe_targets=True
-        )
-        sentence.about = f"{episode.id} steps {first + supervised}-{first + len(episode) - 1}"
-        return self._with_element_labels(sentence, episode.steps, rng)
-
-    def _step(self, item: Item, window: Window, rng: random.Random) -> Sentence:
-        """The sentence of a step after its past. `window`: the steps with screens."""
-        shown, others = self._episode(item), self.shards.without_pixels(item.episode).steps
-        steps = (*others[: window.first], *shown.steps, *others[window.last :])
-        whole = controlled_texts(replace(shown, steps=steps), self.sentences.thoughts.parts, self.control)
-        sentence = self.sentences.build_step(whole, window.first_supervised, with_swipe_targets=True)
-        sentence.about = f"{shown.id} step {window.first_supervised}"
-        return self._with_element_labels(sentence, shown.steps, rng)
-
-    def _with_element_labels(self, sentence: Sentence, shown: Sequence[Step], rng: random.Random) -> Sentence:
+        episode = self._episode(item)
+        window = Window(0, 0, len(episode), 0) if item.window is None else item.window
+        first, supervised, last = window.first, window.first_supervised, window.last
+        sentence = self.sentences.encode(self.segments(episode, first, supervised, last))
+        is_step = self._has_past
+        sentence.about = f"{episode.id} step {supervised}" if is_step else f"{episode.id} steps {supervised}-{last - 1}"
         if self.grid:
+            shown = episode.steps[first:last]
             sentence.element_labels = [
                 label_elements(step, self.grid, self.sentences, EMPTY_CELLS_NAMED, rng) for step in shown
             ]
         return sentence
 
-    def _episode(self, item: Item) -> Episode:
-        """The item's steps; pixels are read only for a model that sees them."""
-        window = item.window
-        if self.sentences.as_html:
-            episode = self.shards.without_pixels(item.episode)
-            return episode if window is None else replace(episode, steps=episode.steps[window.first : window.last])
-        return (
-            self.shards[item.episode] if window is None else self.shards.steps(item.episode, window.first, window.last)
+    def segments(self, episode: Episode, first: int, first_supervised: int, last: int) -> list[Segment]:
+        """The sentence of steps `first` … `last`-1 of a whole episode; only these need pixels. Actions from
+        step `first_supervised` on are supervised."""
+        if self._has_past:
+            whole = controlled_texts(episode, self.sentences.thoughts.parts, self.control)
+            return self.sentences.step_segments(whole, first_supervised, with_swipe_targets=True)
+        # Earlier steps are known by their results alone.
+        start = first if self.control == "no_history" or not self.sentences.thoughts.parts.result else 0
+        known = replace(episode, steps=episode.steps[start:last])
+        known = controlled_texts(known, self.sentences.thoughts.parts, self.control)
+        return self.sentences.segments(
+            known, first - start, first_supervised_step=first_supervised - start, with_swipe_targets=True
         )
 
-    def _steps_before(self, item: Item, first: int) -> tuple[Step, ...]:
-        """The steps before a window whose results its sentence reads, without pixels."""
-        if not self.sentences.thoughts.parts.result or self.control == "no_history":
-            return ()
-        return self.shards.without_pixels(item.episode).steps[:first]
+    @property
+    def _has_past(self) -> bool:
+        """Whether a step knows of the earlier ones what `data.past_screens` says."""
+        return self.sentences.past is not None and self.control != "no_history"
+
+    def _episode(self, item: Item) -> Episode:
+        """The whole episode; pixels are read for the window alone, and only for a model that sees them."""
+        window = item.window
+        if self.sentences.as_html:
+            return self.shards.without_pixels(item.episode)
+        if window is None:
+            return self.shards[item.episode]
+        shown = self.shards.steps(item.episode, window.first, window.last).steps
+        if len(shown) == len(self.shards.screen_sizes[item.episode]):
+            return replace(self.shards.without_pixels(item.episode), steps=shown)
+        whole = self.shards.without_pixels(item.episode)
+        return replace(whole, steps=(*whole.steps[: window.first], *shown, *whole.steps[window.last :]))

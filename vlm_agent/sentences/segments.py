@@ -1,0 +1,120 @@
+"""Segments: the one description of a sentence. A kind of sentences is a function from an episode to segments.
+
+Three functions read them: `encode` (token ids, labels and screens), `length` (the same number of tokens, without
+pixels) and `messages` (turns of a chat, `messages.py`).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vlm_agent.episodes import Step
+from vlm_agent.sentences import NO_ACTION, Sentence
+from vlm_agent.sentences.tokens import Tokens
+
+SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
+
+ShownScreen = tuple[np.ndarray, int]
+"""A screen as the model takes it, and the number of its visual tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a sentence that is tokenised by itself.
+
+    `text`: None for a screen of visual tokens. `screen`: the step whose screen the segment shows, as visual tokens or
+    as `text`; None for a segment that shows no screen. `turn`: the chat turn that has the text, `SYSTEM`, `USER` or
+    `ASSISTANT`; empty for marks, which the chat template of a server writes. `special`: whether special tokens in
+    `text` are special tokens. `mark`: the id of a single token, in place of `text`.
+
+    `role`: the role of supervised tokens (`ROLES`); None for a segment without a loss. `kind`, `weight`: as in
+    `Sentence.learn`. `unlearned`: tokens at its start without a loss. `kept`: the segment is cut to so many tokens;
+    None: to all.
+    """
+
+    text: str | None = None
+    turn: str = ""
+    screen: Step | None = None
+    special: bool = False
+    mark: int | None = None
+    role: str | None = None
+    kind: int = NO_ACTION
+    weight: float = 1.0
+    unlearned: int = 0
+    kept: int | None = None
+
+    @property
+    def is_picture(self) -> bool:
+        return self.text is None and self.screen is not None
+
+
+def encode(segments: Iterable[Segment], tokens: Tokens, show: Callable[[Step], ShownScreen]) -> Sentence:
+    """The sentence of segments. `show`: from a step to its screen for the model."""
+    sentence = Sentence()
+    for segment in segments:
+        if segment.is_picture and segment.screen is not None:
+            sentence.see(*show(segment.screen))
+            continue
+        ids = _ids(segment, tokens)
+        if segment.screen is not None:
+            sentence.read_screen(ids)
+        elif segment.role is None:
+            sentence.read(ids)
+        else:
+            sentence.read(ids[: segment.unlearned])
+            sentence.learn(ids[segment.unlearned :], segment.kind, segment.role, segment.weight)
+    return sentence
+
+
+def no_screen(step: Step) -> ShownScreen:
+    """`show` of sentences without a screen."""
+    raise ValueError("these sentences show no screen")
+
+
+def length(segments: Iterable[Segment], tokens: Tokens, screen_tokens: Callable[[Step], int]) -> int:
+    """The number of tokens of `encode(segments, …)`. `screen_tokens`: from a step to the visual tokens of its screen;
+    no pixels are needed."""
+    return sum(segment_length(segment, tokens, screen_tokens) for segment in segments)
+
+
+def supervised_length(segments: Iterable[Segment], tokens: Tokens) -> int:
+    """The number of tokens with a loss of `encode(segments, …)`."""
+    learned = (segment for segment in segments if segment.role is not None)
+    return sum(max(0, text_length(segment, tokens) - segment.unlearned) for segment in learned)
+
+
+def segment_length(segment: Segment, tokens: Tokens, screen_tokens: Callable[[Step], int]) -> int:
+    """The number of tokens of one segment; arguments as for `length`."""
+    if segment.is_picture and segment.screen is not None:
+        return screen_tokens(segment.screen)
+    return text_length(segment, tokens)
+
+
+def text_length(segment: Segment, tokens: Tokens) -> int:
+    """The number of tokens of a segment that is no picture."""
+    if segment.mark is not None:
+        return 1
+    count = tokens.count(segment.text or "", segment.special)
+    return count if segment.kept is None else min(count, segment.kept)
+
+
+def _ids(segment: Segment, tokens: Tokens) -> list[int]:
+    if segment.mark is not None:
+        return [segment.mark]
+    text = segment.text or ""
+    if segment.screen is not None:  # screens as text are long, and few are equal
+        ids = tokens.tokenised(text, segment.special)
+    else:
+        ids = tokens.marks(text) if segment.special else tokens.ids(text)
+    return ids if segment.kept is None else ids[: segment.kept]
+
+
+def texts(parts: Iterable[str], turn: str = "") -> list[Segment]:
+    """Texts that are read."""
+    return [Segment(text, turn) for text in parts]
+
+
+def written(parts: Sequence[str], role: str, weight: float) -> list[Segment]:
+    """Texts that the model writes before an action, and learns."""
+    return [Segment(text, ASSISTANT, role=role, weight=weight) for text in parts]
