@@ -1,16 +1,12 @@
-"""The ablations of tests/benchmarks/auto_ui.py: recipes that exist, intervals, and verdicts on the paper's rankings."""
+"""The ablations of studies/auto_ui: recipes that exist, intervals, and verdicts on the paper's rankings."""
 
-import sys
 from functools import reduce
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
-from ablation.figures import summary
-from chain_of_actions.arms import ARMS, RECIPE
-from chain_of_actions.figures import FIGURES, RANKINGS, rankings
-
+from studies.ablation.figures import summary
+from studies.auto_ui.arms import ARMS, RECIPE
+from studies.auto_ui.figures import FIGURES, RANKINGS, rankings
 from vlm_agent.recipe.run import read_recipe
 
 

@@ -1,15 +1,13 @@
-"""Figures of finished runs outlive the runs' folders: tests/benchmarks/ablation/records.py."""
+"""Figures of finished runs outlive the runs' folders: studies/ablation/records.py."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
-from ablation.records import Records, pruned
-from ablation.runs import Run
+from studies.ablation.records import Records, pruned
+from studies.ablation.runs import Run
 
 METRICS = {"agent": {"official": {"overall": {"partial_match": 40.0, "tap": 3.0}}, "kinds": {"gold": {"tap": 60.0}}}}
 KEPT = (("official", "overall", "partial_match"), ("kinds",), ("strict", "overall", "partial_match"))

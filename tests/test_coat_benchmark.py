@@ -1,18 +1,15 @@
-"""The arms of tests/benchmarks/coat.py, its differences, and its reading of thoughts."""
+"""The arms of studies/coat, its differences, and its reading of thoughts."""
 
-import sys
 from argparse import Namespace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
-from coat_rows.arms import FAMILIES, ROWS, coat_of, run_of
-from coat_rows.figures import FIGURES, differences
-from coat_rows.thoughts import Thought, description_of, names, shares
-from simulated_thoughts import demonstrations
-
+from studies.coat.arms import FAMILIES, ROWS, coat_of, run_of
+from studies.coat.figures import FIGURES, differences
+from studies.coat.thoughts import Thought, description_of, names, shares
+from studies.simulated_phone.texts import demonstrations
 from vlm_agent.episodes import Action, CoatTexts, UiElement
 from vlm_agent.recipe.run import read_recipe
 

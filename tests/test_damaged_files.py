@@ -2,7 +2,7 @@
 number.
 
 `pytest -m slow tests/test_damaged_files.py -s` reads 2,000 mutations of each kind of file and prints the counts.
-`python tests/benchmarks/damage.py` counts what becomes of single flipped bits.
+`python -m benchmarks.damage` counts what becomes of single flipped bits.
 """
 
 import random

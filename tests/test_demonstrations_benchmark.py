@@ -1,18 +1,21 @@
-"""tests/benchmarks/demonstrations.py: phones on which the expert solves the same tasks, and its paired figures."""
-
-import sys
-from pathlib import Path
+"""studies/vision_tasker/demonstrations: phones on which the expert solves the same tasks, and its paired figures."""
 
 import pytest
 from helpers.browser_phone import needs_browser
 
-sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
-from demonstrations import nearest, unrelated
-from shown_tasks.attempts import EXPERT, Attempt, Player, run_attempts
-from shown_tasks.figures import OWN, UNRELATED, WITHOUT, difference, figures_of, progress, task_row
-from shown_tasks.phones import PAD, SimulatedPhones
-from shown_tasks.settings import SettingsPhones, german, plan_of, seeds_of
-
+from studies.vision_tasker.demonstrations.__main__ import nearest, unrelated
+from studies.vision_tasker.demonstrations.attempts import EXPERT, Attempt, Player, run_attempts
+from studies.vision_tasker.demonstrations.figures import (
+    OWN,
+    UNRELATED,
+    WITHOUT,
+    difference,
+    figures_of,
+    progress,
+    task_row,
+)
+from studies.vision_tasker.demonstrations.phones import PAD, SimulatedPhones
+from studies.vision_tasker.demonstrations.settings import SettingsPhones, german, plan_of, seeds_of
 from vlm_agent.agents.llm.demonstrations import Demonstrations
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.devices.browser.tasks import browser_task

@@ -10,7 +10,7 @@ from vlm_agent.evaluation.scoring.measures import wilson
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-FOLDERS = "vlm_agent|tests|tools|eval|recipes|docs|slurm|deepspeed_configs"
+FOLDERS = "vlm_agent|benchmarks|studies|tests|tools|eval|recipes|docs|slurm|deepspeed_configs"
 NOT_FILES = (
     "taps.py",
     "prefixed.py",
@@ -114,7 +114,7 @@ def test_files_that_the_page_of_papers_names_exist():
 def claims():
     """(section, claim, figures, verdict, text of the pages of measurements that the section links)"""
     for section in re.split(r"^## ", PAPERS, flags=re.MULTILINE)[1:]:
-        links = re.findall(r"\]\(\.\./(tests/benchmarks/results/\w+\.md)\)", section)
+        links = re.findall(r"\]\(\.\./((?:studies|benchmarks)/[\w/]+\.md)\)", section)
         pages = " ".join((ROOT / link).read_text(encoding="utf-8") for link in dict.fromkeys(links))
         for table in re.findall(r"^\| claim \|.*\| verdict \|\n\|[-|]+\|\n((?:\|.*\n)+)", section, flags=re.MULTILINE):
             for row in table.splitlines():

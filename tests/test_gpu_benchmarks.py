@@ -7,22 +7,23 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).parent / "benchmarks"
+ROOT = Path(__file__).parents[1]
+GPU = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu"]
 STAGE = """
 import json, sys
 name, commit, output = sys.argv[1], sys.argv[-3], sys.argv[-1]
 if name == "bad":
     raise SystemExit("this stage fails")
-record = {"commit": commit, "hardware": "a GPU", "command": f"python tests/benchmarks/gpu.py {name} --device cpu"}
+record = {"commit": commit, "hardware": "a GPU", "command": f"python -m benchmarks.gpu {name} --device cpu"}
 open(output, "w").write(json.dumps(record | {"figures": {"seconds": 1.0}}))
 """
-"""In place of gpu.py, which takes seconds to import."""
+"""In place of benchmarks.gpu, which takes seconds to import."""
 
 HOURS = """
 import argparse, pathlib, sys
-from gpu import hour, record
+from benchmarks.gpu import hour, record
 folder = pathlib.Path(sys.argv[1])
-hour.SCRIPT = folder / "stage.py"
+hour.SCRIPT = (str(folder / "stage.py"),)
 hour.stages = lambda options: [hour.Stage("bad", ("bad",)), hour.Stage("good", ("good",))]
 record.hardware = lambda device: "a GPU"
 for commit in ("one", "one", "two", "two-dirty", "two-dirty"):
@@ -32,8 +33,15 @@ for commit in ("one", "one", "two", "two-dirty", "two-dirty"):
 
 def run(tmp_path: Path, *arguments: str) -> dict:
     output = tmp_path / "figures.json"
-    command = [sys.executable, "-W", "ignore", "gpu.py", *arguments, "--device", "cpu", "--output", str(output)]
-    done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=False)
+    command = [
+        *GPU,
+        *arguments,
+        "--device",
+        "cpu",
+        "--output",
+        str(output),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(output.read_text(encoding="utf-8"))["figures"]
 
@@ -74,7 +82,7 @@ def test_evaluation_is_measured_after_a_prefill_alone_and_with_every_step_decode
 def test_an_hour_survives_a_failing_stage_and_keeps_the_figures_of_its_commit(tmp_path):
     (tmp_path / "stage.py").write_text(STAGE)
     command = [sys.executable, "-W", "ignore", "-c", HOURS, str(tmp_path)]
-    done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     first, *others, rest = done.stdout.split("status 1\n")
     assert (len(others), rest) == (4, ""), done.stderr
     assert "1 of 2 stages ok" in first
@@ -87,7 +95,14 @@ def test_an_hour_survives_a_failing_stage_and_keeps_the_figures_of_its_commit(tm
 
 @pytest.mark.slow
 def test_the_whole_first_hour_runs_on_a_cpu(tmp_path):
-    command = [sys.executable, "-W", "ignore", "gpu.py", "hour", "--device", "cpu", "--output", str(tmp_path)]
-    done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=False)
+    command = [
+        *GPU,
+        "hour",
+        "--device",
+        "cpu",
+        "--output",
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
     assert json.loads((tmp_path / "sharding.json").read_text())["figures"]["losses"].keys() == {"ddp", "zero2", "zero3"}

@@ -1,16 +1,13 @@
-"""tests/benchmarks/icons.py: its table of descriptions, its counts, and that it resumes."""
+"""studies/screens/icons.py: its table of descriptions, its counts, and that it resumes."""
 
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
-import icons
-
+from studies.screens import icons
 from vlm_agent.screens.icons import MEANINGS
 from vlm_agent.screens.seen import Meaning
 

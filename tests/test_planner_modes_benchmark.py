@@ -1,16 +1,14 @@
-"""The modes of tests/benchmarks/planner_modes.py are those of the agent files, and its seconds those of the log."""
+"""The modes of studies/d_pot/served are those of the agent files, and its seconds those of the log."""
 
-import sys
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
 import yaml
 
-sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
-from planner_chats import MODES as CHAT_MODES
-from planner_chats import REFERENCES
-from served_modes.modes import (
+from studies.d_pot.chats import MODES as CHAT_MODES
+from studies.d_pot.chats import REFERENCES
+from studies.d_pot.served.modes import (
     MODES,
     PLAYED,
     RECIPE,
@@ -21,8 +19,7 @@ from served_modes.modes import (
     preparation,
     stages_of,
 )
-from served_modes.server_log import request_seconds
-
+from studies.d_pot.served.server_log import request_seconds
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
 from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE
 

@@ -1,15 +1,12 @@
-"""The arms of tests/benchmarks/planning.py are the modes of D-PoT, and its gap is planning and grounding."""
+"""The arms of studies/d_pot are the modes of D-PoT, and its gap is planning and grounding."""
 
-import sys
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
-from planning_arms.arms import DEFAULT_FAMILIES, TABLES, TRAINED_ON, data_of, memory_benchmark_of, run_of
-from planning_arms.figures import FIGURES, baselines, differences, gap, kinds, pairs_of
-
+from studies.d_pot.arms import DEFAULT_FAMILIES, TABLES, TRAINED_ON, data_of, memory_benchmark_of, run_of
+from studies.d_pot.figures import FIGURES, baselines, differences, gap, kinds, pairs_of
 from vlm_agent.evaluation.benchmark import read_benchmark
 from vlm_agent.simulator import goals  # noqa: F401 (registers the templates)
 from vlm_agent.simulator.tasks import TEMPLATES

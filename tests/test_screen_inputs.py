@@ -1,6 +1,5 @@
-"""tests/benchmarks/screen_inputs.py: inputs that differ in the screen alone, and the score of the next element."""
+"""studies/vision_tasker/inputs: inputs that differ in the screen alone, and the score of the next element."""
 
-import sys
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +7,16 @@ from pathlib import Path
 import pytest
 from helpers.understood import KnownScreens, as_parts
 
-sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
-from three_inputs.arms import INPUTS, agent_of, run_of
-from three_inputs.data import SIZE
-from three_inputs.figures import FIGURES, PAIRS, differences, next_element, tap_differences, tapped_screens
-
+from studies.vision_tasker.inputs.arms import INPUTS, agent_of, run_of
+from studies.vision_tasker.inputs.data import SIZE
+from studies.vision_tasker.inputs.figures import (
+    FIGURES,
+    PAIRS,
+    differences,
+    next_element,
+    tap_differences,
+    tapped_screens,
+)
 from vlm_agent.agents.vision_tasker import VisionTaskerSettings
 from vlm_agent.episodes import Action
 from vlm_agent.evaluation.predictions import predictions_for, write_predictions

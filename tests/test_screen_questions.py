@@ -1,18 +1,13 @@
 """The benchmark of screens' descriptions: verdicts on taps, and questions answered by rule."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
-from questions.asked import Question, is_right, questions_on
-from questions.reading import boxes_found, icons_read, of_truth
-from questions.taps import verdict
-from questions.truth import Truth, expert_taps, view_tree
-from questions.views import Thing, View, has, in_html, in_words, lines_of
-
+from studies.vision_tasker.questions.asked import Question, is_right, questions_on
+from studies.vision_tasker.questions.reading import boxes_found, icons_read, of_truth
+from studies.vision_tasker.questions.taps import verdict
+from studies.vision_tasker.questions.truth import Truth, expert_taps, view_tree
+from studies.vision_tasker.questions.views import Thing, View, has, in_html, in_words, lines_of
 from vlm_agent.episodes import UiElement, Widget
 
 DESCRIPTION = """0 status bar: 7:27

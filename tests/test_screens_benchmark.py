@@ -1,17 +1,13 @@
-"""tests/benchmarks/screens.py counts pairs of boxes once, and what is drawn inside an area that reacts to touches."""
+"""studies/screens counts pairs of boxes once, and what is drawn inside an area that reacts to touches."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
-import screens as benchmark
-from screen_detection.counts import figures, of_texts, of_widgets, pairs
-from screen_detection.screens import Shown, annotated, drawn, ink_box
-
+from studies.screens import __main__ as benchmark
+from studies.screens.counts import figures, of_texts, of_widgets, pairs
+from studies.screens.screens import Shown, annotated, drawn, ink_box
 from vlm_agent.episodes import Widget
 from vlm_agent.screens.seen import Text
 

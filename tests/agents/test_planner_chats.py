@@ -1,7 +1,6 @@
-"""tests/benchmarks/planner_chats.py: what teaches a model every mode of the planner."""
+"""studies/d_pot/chats.py: what teaches a model every mode of the planner."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +9,8 @@ import pytest
 import yaml
 from helpers import tiny
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-from planner_chats import MODES, REFERENCES, chats_of, main
-from simulated_thoughts import demonstrations
-
+from studies.d_pot.chats import MODES, REFERENCES, chats_of, main
+from studies.simulated_phone.texts import demonstrations
 from vlm_agent.action_languages.element_index import ElementIndexLanguage
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
 from vlm_agent.agents.dynamic_planning.prompts import PROMPTS

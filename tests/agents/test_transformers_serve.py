@@ -10,9 +10,7 @@ import pytest
 import yaml
 from helpers import tiny, tiny_text
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-from served_modes.server_log import request_seconds
-
+from studies.d_pot.served.server_log import request_seconds
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
 from vlm_agent.agents.dynamic_planning.modes import MODES
 from vlm_agent.agents.endpoint import EndpointSettings

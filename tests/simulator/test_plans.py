@@ -4,9 +4,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from benchmarks.simulated_thoughts import SHORT, demonstrations, foreign_names, plan_contradictions
 from transformers import AutoTokenizer
 
+from studies.simulated_phone.texts import SHORT, demonstrations, foreign_names, plan_contradictions
 from vlm_agent.episodes import Step
 from vlm_agent.models.run_layout import base_folder
 from vlm_agent.simulator.thoughts.plans import MAX_LINES

@@ -4,9 +4,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from benchmarks.simulated_thoughts import contradictions, demonstrations
 from transformers import AutoTokenizer
 
+from studies.simulated_phone.texts import contradictions, demonstrations
 from vlm_agent.annotation.check import check_step
 from vlm_agent.episodes import Action, Step, UiElement
 from vlm_agent.models.run_layout import base_folder
