@@ -33,7 +33,7 @@ Official, strict and `d_pot` scores, goals that need memory, tokens and CPU seco
 cache. Table 5 also has the floor, d_pot against its grey-screen control and the most frequent action, and the tokens of
 each arm as a share of those of react all; table 7 how much of what own plans get wrong is planning and how much
 grounding. Remembered actions and steps are the recorded ones, static plans the agent's own
-(docs/d_pot.md); plans of the expert have at most four lines. Families differ in languages and steps, so figures of
+(docs/agents.md); plans of the expert have at most four lines. Families differ in languages and steps, so figures of
 different families are not compared.
 
 Runs are cached in --output by their recipe; killed ones resume, and several commands with different arms or seeds can

@@ -106,7 +106,7 @@ def test_each_step_is_shown_and_the_trace_is_complete(run, tmp_path, capsys):
 def test_the_example_of_docs_and_help_is_a_task_of_the_demo_and_of_the_animation_in_readme(capsys):
     with pytest.raises(SystemExit):
         main(["act", "--help"])
-    page = Path(__file__).parents[2] / "docs" / "real_aitw.md"
+    page = Path(__file__).parents[2] / "docs" / "phones.md"
     examples = [
         re.search(r"act --agent \S+ --device simulated:(\S+) --animation", text)[1]
         for text in (capsys.readouterr().out, page.read_text())

@@ -53,7 +53,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--split", metavar="NAME", help="only this split: train, validation or test")
     parser.add_argument("--subset", metavar="NAME", help="only this subset")
     parser.add_argument("--limit", type=count, metavar="N", help="only the first N episodes")
-    parser.add_argument("--prompts", type=Path, metavar="DIR", help="a folder with your own prompts (see docs/coat.md)")
+    parser.add_argument("--prompts", type=Path, metavar="DIR", help="a folder with your own prompts (see docs/data.md)")
     _add_call_options(parser)
     parser.add_argument(
         "--accept-missing", action="store_true", help="leave texts empty whose calls fail, and complete the output"

@@ -122,7 +122,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
 def _add_prompting(parser: argparse.ArgumentParser) -> None:
     """Settings of agents that prompt a served model (eval/agents/)."""
     parser.add_argument(
-        "--mode", metavar="NAME", help="coat: coa, cot or coat (default coat); dynamic_planning: see docs/d_pot.md"
+        "--mode", metavar="NAME", help="coat: coa, cot or coat (default coat); dynamic_planning: see docs/agents.md"
     )
     parser.add_argument(
         "--plans",

@@ -73,7 +73,7 @@ AllOrNumber = Annotated[NonNegativeInt | None, BeforeValidator(lambda value: Non
 
 
 class CoatRecipe(Section):
-    """The texts of Chain-of-Action-Thought (Android in the Zoo) that a run reads and learns; see docs/coat.md.
+    """The texts of Chain-of-Action-Thought (Android in the Zoo) that a run reads and learns; see docs/training.md.
 
     `screen`: the description of the current screen is read. `result`: the result of the previous action is read.
     `think`, `action`: the thought and the description of the action are learned, before the action, with the loss

@@ -11,7 +11,7 @@ PARTS = ("plan", "step")
 
 
 class PlanRecipe(Section):
-    """The texts of a planner (D-PoT) that a run reads and learns; see docs/d_pot.md.
+    """The texts of a planner (D-PoT) that a run reads and learns; see docs/training.md.
 
     `plan`: what remains to be done. `given`: the current plan is read. `learned`: it is written before the action.
     `first`: a static plan, which is learned at the first step of an episode and read at the later ones. `step`: the

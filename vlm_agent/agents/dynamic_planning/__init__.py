@@ -69,7 +69,7 @@ class DynamicPlanningSettings(PromptedSettings):
             if getattr(self, name) is not None and not fits:
                 raise ValueError(f"{name} is not a setting of mode {self.mode}; remove it")
         if mode.feedback and self.feedback is None:
-            raise ValueError(f"mode {self.mode} needs feedback: gold, own or screen ({DOCS / 'd_pot.md'})")
+            raise ValueError(f"mode {self.mode} needs feedback: gold, own or screen ({DOCS / 'agents.md'})")
         for name in ("plans", "references"):
             if getattr(self, name) is not None and mode.first not in ("plan", "plan_and_step"):
                 raise ValueError(f"{name} need a mode that plans, and mode {self.mode} does not")

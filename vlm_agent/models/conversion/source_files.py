@@ -71,6 +71,6 @@ def _without_safetensors(source: Path) -> str:
     return (
         f"{source} holds {pickles[0].name} and no *.safetensors file. A .bin file is a pickle, which may run any code "
         "when it is read, so it is not read here. Rewrite it as safetensors first: "
-        f"{DOCS / 'qwen_vl_2023.md'}, under "
-        '"If the weights are .bin files", has the lines'
+        f"{DOCS / 'training.md'}, under "
+        '"Qwen-VL of 2023", has the lines'
     )

@@ -6,7 +6,7 @@
     result   now at browser home: All, News           texts.phone: from this screen and the next
 
 A thought names what a screen shows, never the key of a target: a touched element by its own name, and what the expert
-looks for only while it is not visible. Words are those of the embedded base. `docs/coat.md` says what a text may know.
+looks for only while it is not visible. Words are those of the embedded base. `docs/data.md` says what a text may know.
 """
 
 from collections.abc import Sequence

@@ -11,7 +11,7 @@ on a screen that was shown by then; otherwise the line has a general word ("remo
 alarm holds is general until that was read. Names of the software (apps, tabs, buttons, settings) are always written.
 
 Dialogs, the swipes that bring a target into view, whether suggestions are shown, and the end `impossible` are in no
-plan before their screen is. `docs/d_pot.md` says what a plan knows beyond its screens.
+plan before their screen is. `docs/data.md` says what a plan knows beyond its screens.
 """
 
 import re
