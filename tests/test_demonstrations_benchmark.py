@@ -1,7 +1,7 @@
 """studies/vision_tasker/demonstrations: phones on which the expert solves the same tasks, and its paired figures."""
 
 import pytest
-from helpers.browser_phone import needs_browser
+from helpers.phones.browser_phone import needs_browser
 
 from studies.vision_tasker.demonstrations.__main__ import nearest, unrelated
 from studies.vision_tasker.demonstrations.attempts import EXPERT, Attempt, Player, run_attempts

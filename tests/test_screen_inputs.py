@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers.understood import KnownScreens, as_parts
+from helpers.agents.understood import KnownScreens, as_parts
 
 from studies.vision_tasker.inputs.arms import INPUTS, agent_of, run_of
 from studies.vision_tasker.inputs.data import SIZE
