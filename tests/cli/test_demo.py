@@ -13,7 +13,7 @@ from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.errors import DatasetError
 from vlm_agent.files.peak_memory import PeakMemory
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+REPOSITORY = Path(__file__).resolve().parents[2]
 RUNS = {"trained", "grey_screens", "no_history", "most_frequent_action", "blind_ceiling"}
 
 

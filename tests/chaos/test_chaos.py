@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from chaos.damage import damage
 from chaos.findings import differences, tracebacks
 from chaos.phone import random_line, random_packet
 
-SCRIPT = Path(__file__).parent / "chaos/run.py"
+SCRIPT = Path(__file__).parent / "run.py"
 
 
 def test_every_traceback_in_a_log_is_named_by_its_error(tmp_path):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 from mutations.killers import importing, mirrored
 from mutations.operators import compiles, mutations
 from mutations.run import ROOT, _drawn, _known, equivalents
