@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import numpy as np
 import psutil
 from adb_shell.adb_device import AdbDeviceTcp
-from helpers.adb_servers import PROGRAMS, AdbServer
+from helpers.phones.adb_servers import PROGRAMS, AdbServer
 from PIL import Image
 
 from vlm_agent.devices.adb.phone import AdbPhone

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from helpers.damaged_files import AS_BEFORE, FLIPPED, REFUSED, SILENT, TRACEBACK, outcome
+from helpers.robustness.damaged_files import AS_BEFORE, FLIPPED, REFUSED, SILENT, TRACEBACK, outcome
 
 
 def main() -> None:

@@ -12,8 +12,9 @@ from types import ModuleType
 
 import pytest
 import yaml
-from helpers import tiny, tiny_qwen
-from helpers.plugins import install
+from helpers import tiny
+from helpers.models import tiny_qwen
+from helpers.programs.plugins import install
 
 from vlm_agent.action_languages import LANGUAGES, language_settings
 from vlm_agent.agents import AGENTS

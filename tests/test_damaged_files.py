@@ -10,8 +10,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from helpers.damaged_files import AS_BEFORE, FLIPPED, KINDS, REFUSED, Kind, outcome
-from helpers.mutated import mutated
+from helpers.robustness.damaged_files import AS_BEFORE, FLIPPED, KINDS, REFUSED, Kind, outcome
+from helpers.robustness.mutated import mutated
 
 FEW, MANY = 60, 2_000
 

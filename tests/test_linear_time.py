@@ -4,7 +4,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from helpers.parsers import PARSERS
+from helpers.robustness.parsers import PARSERS
 
 SHORT, LONG = 2_500, 10_000
 LONGEST = 100_000

@@ -9,7 +9,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
-from helpers.environments import CORE, EXTRAS, PROJECT, ROOT, build_wheel, environment_of, run
+from helpers.programs.environments import CORE, EXTRAS, PROJECT, ROOT, build_wheel, environment_of, run
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 

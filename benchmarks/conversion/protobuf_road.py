@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from helpers.example_message import Example
+from helpers.data.example_message import Example
 from PIL import Image
 
 from benchmarks.conversion.measure import make_parser, report, stay_on

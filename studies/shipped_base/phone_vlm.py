@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-from helpers.exam import accuracy_by_task, answer_questions, held_out_questions, questions_about, walk_accuracy
+from helpers.screens.exam import accuracy_by_task, answer_questions, held_out_questions, questions_about, walk_accuracy
 from rich.console import Console
 from rich.table import Table
 

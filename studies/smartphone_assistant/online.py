@@ -15,7 +15,7 @@ from io import StringIO
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-from helpers.correlation import correlate_success
+from helpers.evaluation.correlation import correlate_success
 from rich.console import Console
 from rich.table import Table
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from helpers import tiny
-from helpers.coat_answers import CALLS, LANGUAGE, SCREEN, actions, call
+from helpers.agents.coat_answers import CALLS, LANGUAGE, SCREEN, actions, call
 from hypothesis import example, given
 from hypothesis import strategies as st
 

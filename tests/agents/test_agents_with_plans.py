@@ -4,9 +4,10 @@ from dataclasses import replace
 from itertools import chain
 
 import pytest
-from helpers import families, tiny
-from helpers.plans import FORMS, with_plans
-from helpers.thoughts import with_texts
+from helpers import tiny
+from helpers.data.plans import FORMS, with_plans
+from helpers.data.thoughts import with_texts
+from helpers.models import families
 
 from vlm_agent.agents import answer_episodes, answer_step_by_step
 from vlm_agent.agents.agent import Turn, demonstrated, episode_of

@@ -5,8 +5,10 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from helpers import auto_ui_run, families, tiny
-from helpers.thoughts import ALL, row, with_texts
+from helpers import tiny
+from helpers.data.thoughts import ALL, row, with_texts
+from helpers.models import families
+from helpers.runs import auto_ui_run
 
 from vlm_agent.action_languages.auto_ui import AutoUiLanguage
 from vlm_agent.agents import answer_episodes, answer_step_by_step

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from helpers import served_qwen, tiny
-from helpers.adapted_run import write_run as write_llama_run
-from helpers.chat_server import Reply, serving
-from helpers.references import TwoReferences
-from helpers.thoughts import ALL, with_texts
+from helpers import tiny
+from helpers.agents.chat_server import Reply, serving
+from helpers.data.references import TwoReferences
+from helpers.data.thoughts import ALL, with_texts
+from helpers.runs import served_qwen
+from helpers.runs.adapted_run import write_run as write_llama_run
 from safetensors.torch import load_file, save_file
 
 from vlm_agent.agents import demonstrated

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from helpers import auto_ui_run, tiny
-from helpers.adapted_run import write_run as write_llama_run
-from helpers.tokenizers_of_all_kinds import normalising
+from helpers import tiny
+from helpers.models.tokenizers_of_all_kinds import normalising
+from helpers.runs import auto_ui_run
+from helpers.runs.adapted_run import write_run as write_llama_run
 from tokenizers import normalizers
 
 from vlm_agent.action_languages import LANGUAGES, language_settings

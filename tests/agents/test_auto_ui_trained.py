@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import chain_runs, tiny
+from helpers import tiny
+from helpers.runs import chain_runs
 from rich.console import Console
 
 from vlm_agent.agents import answer_step_by_step

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.chat_server import Reply, serving
-from helpers.coat_steps import CALL, PLAIN, WITH_TEXTS, agent, asked, pictures_of, text_of
+from helpers.agents.chat_server import Reply, serving
+from helpers.agents.coat_steps import CALL, PLAIN, WITH_TEXTS, agent, asked, pictures_of, text_of
 
 from vlm_agent.agents import Answer, Turn, demonstrated
 from vlm_agent.agents.coat.elements import in_rows

@@ -8,8 +8,8 @@ from io import StringIO
 
 import pytest
 from helpers import tiny
-from helpers.chat_server import Reply, serving
-from helpers.coat_steps import CALL, FILE, PLAIN, text_of
+from helpers.agents.chat_server import Reply, serving
+from helpers.agents.coat_steps import CALL, FILE, PLAIN, text_of
 from rich.console import Console
 
 from vlm_agent.agents.coat import CoatAgentSettings

@@ -5,8 +5,8 @@ import time
 from collections import Counter
 
 import pytest
-from helpers.chat_server import Reply, serving
-from helpers.coat_steps import CALL, PLAIN, agent, asked, text_of
+from helpers.agents.chat_server import Reply, serving
+from helpers.agents.coat_steps import CALL, PLAIN, agent, asked, text_of
 
 from vlm_agent.agents.llm.client import EndpointError
 from vlm_agent.episodes import Action, CoatTexts

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers import tiny
-from helpers.chat_server import Reply, serving
+from helpers.agents.chat_server import Reply, serving
 
 from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.dynamic_planning.modes import MODES

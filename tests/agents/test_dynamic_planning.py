@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers import tiny
-from helpers.chat_server import Reply, serving
-from helpers.feature_shards import write_several
-from helpers.planning_model import (
+from helpers.agents.chat_server import Reply, serving
+from helpers.agents.planning_model import (
     CLICK,
     EPISODE,
     FILE,
@@ -22,6 +21,7 @@ from helpers.planning_model import (
     planned,
     text_of,
 )
+from helpers.data.feature_shards import write_several
 
 from vlm_agent.agents import Answer, Turn
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent

@@ -5,8 +5,8 @@ import re
 
 import pytest
 from helpers import tiny
-from helpers.chat_server import Reply, serving
-from helpers.planning_model import EPISODE, FILE, HOME, Model, agent, text_of
+from helpers.agents.chat_server import Reply, serving
+from helpers.agents.planning_model import EPISODE, FILE, HOME, Model, agent, text_of
 
 from vlm_agent.agents import demonstrated
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 from helpers import tiny
-from helpers.chat_server import Reply, serving
-from helpers.planning_model import CLICK, EPISODE, FILE, Model, agent, kind_of, paragraphs, planned, text_of
+from helpers.agents.chat_server import Reply, serving
+from helpers.agents.planning_model import CLICK, EPISODE, FILE, Model, agent, kind_of, paragraphs, planned, text_of
 
 from vlm_agent.agents import Answer, Turn
 from vlm_agent.agents.dynamic_planning.reading import read_description, read_verdict, split_thought, without_label

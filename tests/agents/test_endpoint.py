@@ -9,7 +9,7 @@ from io import StringIO
 import numpy as np
 import pytest
 from helpers import tiny
-from helpers.chat_server import Reply, serving
+from helpers.agents.chat_server import Reply, serving
 from rich.console import Console
 
 from vlm_agent.agents import NoAnswerError, demonstrated

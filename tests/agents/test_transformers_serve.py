@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import tiny, tiny_text
+from helpers import tiny
+from helpers.models import tiny_text
 
 from studies.d_pot.served.server_log import request_seconds
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings

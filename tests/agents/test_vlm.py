@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers import families, tiny
+from helpers import tiny
+from helpers.models import families
 from hypothesis import given
 from hypothesis import strategies as st
 

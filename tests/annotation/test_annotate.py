@@ -9,9 +9,9 @@ import time
 from collections import Counter
 
 import pytest
-from helpers.annotation_requests import kind, parts, tree, written
-from helpers.chat_server import Reply, serving
-from helpers.feature_shards import write_several
+from helpers.agents.chat_server import Reply, serving
+from helpers.data.feature_shards import write_several
+from helpers.pages.annotation_requests import kind, parts, tree, written
 
 from vlm_agent.annotation.annotator import STOPPED, clean_text, element_name
 from vlm_agent.annotation.check import check_step

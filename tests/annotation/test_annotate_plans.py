@@ -13,9 +13,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers import tiny
-from helpers.annotation_requests import tree
-from helpers.chat_server import Reply, serving
-from helpers.served_pages import exchange, served
+from helpers.agents.chat_server import Reply, serving
+from helpers.pages.annotation_requests import tree
+from helpers.pages.served_pages import exchange, served
 
 from vlm_agent.annotation.annotator import Annotator
 from vlm_agent.annotation.check import check_episode, check_planned_step

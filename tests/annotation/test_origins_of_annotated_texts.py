@@ -1,7 +1,7 @@
 """An evaluation on annotated shards reports who wrote the texts that its agent reads, and what that model knew."""
 
-from helpers.annotation_requests import written
-from helpers.chat_server import Reply, serving
+from helpers.agents.chat_server import Reply, serving
+from helpers.pages.annotation_requests import written
 
 from vlm_agent.cli import main
 from vlm_agent.datasets.shards.dataset import ShardDataset

@@ -5,8 +5,8 @@ import io
 
 import numpy as np
 import pytest
-from helpers.annotation_requests import kind, parts
-from helpers.chat_server import Reply, serving
+from helpers.agents.chat_server import Reply, serving
+from helpers.pages.annotation_requests import kind, parts
 from PIL import Image
 
 from vlm_agent.annotation.annotator import STOPPED

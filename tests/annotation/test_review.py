@@ -11,10 +11,10 @@ import sys
 import threading
 
 import pytest
-from helpers.annotation_requests import written
-from helpers.chat_server import Reply, serving
-from helpers.reviewing import reviewing
-from helpers.served_pages import exchange
+from helpers.agents.chat_server import Reply, serving
+from helpers.pages.annotation_requests import written
+from helpers.pages.reviewing import reviewing
+from helpers.pages.served_pages import exchange
 from PIL import Image
 
 from vlm_agent.annotation.annotator import TEXTS

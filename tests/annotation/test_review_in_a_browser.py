@@ -6,11 +6,11 @@ Needs `apt-get install chromium`; continuous integration has it and refuses to s
 import json
 
 import pytest
-from helpers.annotation_requests import written
-from helpers.browser import EXECUTABLE, Browser
-from helpers.chat_server import Reply, serving
-from helpers.feature_shards import write_several
-from helpers.reviewing import reviewing
+from helpers.agents.chat_server import Reply, serving
+from helpers.data.feature_shards import write_several
+from helpers.pages.annotation_requests import written
+from helpers.pages.browser import EXECUTABLE, Browser
+from helpers.pages.reviewing import reviewing
 
 from vlm_agent.annotation.edits import EditStore
 from vlm_agent.cli import main

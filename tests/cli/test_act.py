@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.browser_phone import needs_browser, tap
-from helpers.prepared_agent import Prepared
-from helpers.replay import replay
-from helpers.understood import understood
+from helpers.agents.prepared_agent import Prepared
+from helpers.agents.understood import understood
+from helpers.phones.browser_phone import needs_browser, tap
+from helpers.phones.replay import replay
 
 from vlm_agent.agents.read_screens import reader
 from vlm_agent.agents.scripted import ScriptedAgent

@@ -5,7 +5,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from helpers import adapted_run, tiny
+from helpers import tiny
+from helpers.runs import adapted_run
 from huggingface_hub import ModelCard
 
 from vlm_agent.cli import FAILED, OK, main

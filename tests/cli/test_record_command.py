@@ -220,7 +220,7 @@ def test_errors_come_before_anything_is_shown(trace, tmp_path, monkeypatch, caps
 
 
 def test_a_run_that_gave_up_asks_to_be_shown(tmp_path, monkeypatch, capsys):
-    from helpers.prepared_agent import Prepared
+    from helpers.agents.prepared_agent import Prepared
 
     from vlm_agent.cli import act as act_command
 

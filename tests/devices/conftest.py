@@ -2,7 +2,7 @@
 
 import adbutils
 import pytest
-from helpers.adb_servers import MISSING, PROGRAMS, AdbServer
+from helpers.phones.adb_servers import MISSING, PROGRAMS, AdbServer
 
 from vlm_agent.simulator import SimulatedPhone
 from vlm_agent.simulator.adb_daemon import Handset, PhoneServer

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import adapted_run, tiny
+from helpers import tiny
+from helpers.runs import adapted_run
 
 from vlm_agent.cli import main
 from vlm_agent.evaluation.card_command import offline_command, online_command

@@ -6,7 +6,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from helpers.knowing_agent import Knowing, write_shards
+from helpers.agents.knowing_agent import Knowing, write_shards
 from rich.console import Console
 
 from vlm_agent.datasets.selection import read_splits

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from helpers import adapted_run, families, tiny, tiny_qwen
+from helpers import tiny
+from helpers.models import families, tiny_qwen
+from helpers.runs import adapted_run
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from helpers import families, tiny
+from helpers import tiny
+from helpers.models import families
 from torch import nn
 from torch.nn import functional
 

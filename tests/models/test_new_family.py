@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from helpers import screen_t5, tiny
+from helpers import tiny
+from helpers.models import screen_t5
 from rich.console import Console
 from safetensors.torch import load_file
 from transformers import TrainerCallback

@@ -5,8 +5,9 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
-from helpers import exam, tiny
-from helpers.exam import (
+from helpers import tiny
+from helpers.screens import exam
+from helpers.screens.exam import (
     TASKS,
     Question,
     QuestionResult,

@@ -2,7 +2,8 @@
 
 import pytest
 import yaml
-from helpers import tiny, tiny_qwen
+from helpers import tiny
+from helpers.models import tiny_qwen
 
 from vlm_agent.action_languages.named import NamedLanguage
 from vlm_agent.errors import RecipeError

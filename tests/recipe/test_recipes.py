@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from helpers import recipe_costs
+from helpers.published import recipe_costs
 from torch.distributed.run import get_args_parser
 
 from vlm_agent.cli import main, make_parser

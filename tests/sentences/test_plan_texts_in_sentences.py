@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 from helpers import tiny
-from helpers.plans import FORMS, with_plans
-from helpers.thoughts import ALL, with_texts
+from helpers.data.plans import FORMS, with_plans
+from helpers.data.thoughts import ALL, with_texts
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers.thoughts import ROWS, row
+from helpers.data.thoughts import ROWS, row
 from transformers import AutoTokenizer
 
 from vlm_agent.action_languages import language_settings

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from helpers import tiny
-from helpers.published_qwen_vl import write_vocabulary
-from helpers.tokenizers_of_all_kinds import normalising
+from helpers.models.tokenizers_of_all_kinds import normalising
+from helpers.published.published_qwen_vl import write_vocabulary
 from tokenizers import normalizers
 from transformers import PreTrainedTokenizerFast
 

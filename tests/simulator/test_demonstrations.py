@@ -8,7 +8,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
-from helpers.aitw_episodes import read_episodes
+from helpers.data.aitw_episodes import read_episodes
 from rich.console import Console
 
 from vlm_agent.cli import main

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from helpers.whole_runs import (
+from helpers.slurm.whole_runs import (
     SECONDS,
     difference,
     in_one_process,
@@ -16,7 +16,7 @@ from helpers.whole_runs import (
     wait_for_training,
     write_recipe,
 )
-from helpers.workplace import REPOSITORY
+from helpers.slurm.workplace import REPOSITORY
 
 from vlm_agent.simulator.demonstrations import simulate
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from helpers import chain_runs, forked_ranks, forks, tiny
+from helpers import tiny
+from helpers.runs import chain_runs
+from helpers.training import forked_ranks, forks
 from rich.console import Console
 from safetensors.torch import load_file
 

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import forked_ranks, tiny, tiny_qwen
+from helpers import tiny
+from helpers.models import tiny_qwen
+from helpers.training import forked_ranks
 from safetensors.torch import load_file
 
 from vlm_agent.cli import main

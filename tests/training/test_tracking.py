@@ -8,7 +8,8 @@ import sys
 
 import pytest
 import yaml
-from helpers import tiny, trackers
+from helpers import tiny
+from helpers.training import trackers
 from rich.console import Console
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 

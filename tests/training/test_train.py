@@ -13,7 +13,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 import yaml
-from helpers import forks, tiny, two_ranks
+from helpers import tiny
+from helpers.training import forks, two_ranks
 from rich.console import Console
 from safetensors.torch import load_file
 

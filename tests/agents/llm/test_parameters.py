@@ -4,7 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from helpers.chat_server import Reply, serving
+from helpers.agents.chat_server import Reply, serving
 
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import ChatEndpoint, RefusedError

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import real_weights, tiny
-from helpers.chat_server import Reply, serving
-from helpers.report_pages import Page
-from helpers.tiny_encoder import write_encoder
+from helpers import tiny
+from helpers.agents.chat_server import Reply, serving
+from helpers.models.tiny_encoder import write_encoder
+from helpers.pages.report_pages import Page
+from helpers.published import real_weights
 from pydantic import ValidationError
 
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings

@@ -7,8 +7,8 @@ from io import StringIO
 
 import pytest
 from helpers import tiny
-from helpers.chat_server import Reply, serving
-from helpers.understood import understood
+from helpers.agents.chat_server import Reply, serving
+from helpers.agents.understood import understood
 from rich.console import Console
 
 from vlm_agent.agents import Answer, PricedAgent, demonstrated

@@ -9,8 +9,8 @@ from itertools import count
 import numpy as np
 import pytest
 from helpers import tiny
-from helpers.chat_server import Reply, serving
-from helpers.understood import KnownScreens, understood
+from helpers.agents.chat_server import Reply, serving
+from helpers.agents.understood import KnownScreens, understood
 
 from vlm_agent.agents import Answer, Turn, demonstrated
 from vlm_agent.agents.agent import Usage

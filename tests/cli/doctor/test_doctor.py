@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers import adb_servers
+from helpers.phones import adb_servers
 
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.cli.doctor import examine

@@ -4,7 +4,7 @@ import time
 from datetime import timedelta
 
 import pytest
-from helpers.conversions import STEPS, converted, write_files
+from helpers.data.conversions import STEPS, converted, write_files
 
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.cli.status import _ranges

@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
-from helpers.conversions import COUNTS, STEPS, converted, tree, write_files
-from helpers.example_message import Example
-from helpers.made_episodes import assert_same_episode, made_episode
+from helpers.data.conversions import COUNTS, STEPS, converted, tree, write_files
+from helpers.data.example_message import Example
+from helpers.data.made_episodes import assert_same_episode, made_episode
 
 from vlm_agent.cli import FAILED, OK, QUARANTINED, main
 from vlm_agent.datasets.convert import convert

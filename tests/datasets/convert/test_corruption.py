@@ -4,9 +4,9 @@ import gzip
 import itertools
 import random
 
-from helpers.conversions import books_of
-from helpers.damage import OF_FEATURES, OF_WIRE, damaged, flip, framed
-from helpers.made_episodes import ACTIONS, assert_same_episode, made_episode
+from helpers.data.conversions import books_of
+from helpers.data.damage import OF_FEATURES, OF_WIRE, damaged, flip, framed
+from helpers.data.made_episodes import ACTIONS, assert_same_episode, made_episode
 
 from vlm_agent.cli import OK, QUARANTINED, main
 from vlm_agent.datasets.shards.dataset import ShardDataset

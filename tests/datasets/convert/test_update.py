@@ -7,8 +7,8 @@ import os
 import time
 
 import pytest
-from helpers.conversions import command, converted, tree, write_files
-from helpers.made_episodes import made_episode
+from helpers.data.conversions import command, converted, tree, write_files
+from helpers.data.made_episodes import made_episode
 from rich.console import Console
 from rich.filesize import decimal
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.made_episodes import ACTIONS, made_episode
+from helpers.data.made_episodes import ACTIONS, made_episode
 
 from vlm_agent.datasets.shards.columns import read_columns, touched_names
 from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from helpers.made_episodes import assert_same_episode, made_episode, made_screen
+from helpers.data.made_episodes import assert_same_episode, made_episode, made_screen
 
 from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest
 from vlm_agent.datasets.shards.images import IMAGE_FORMATS, ScreenFormat, decode_screen

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 from helpers import tiny
-from helpers import tokenizers_of_all_kinds as kinds
+from helpers.models import tokenizers_of_all_kinds as kinds
 
 from vlm_agent.action_languages import language_settings
 from vlm_agent.datasets.shards.columns import touched_names, touched_numbers

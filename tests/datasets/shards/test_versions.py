@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers.made_episodes import assert_same_episode, made_episode
+from helpers.data.made_episodes import assert_same_episode, made_episode
 
 from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.shards.columns import read_columns

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.aitw_episodes import read_episodes
-from helpers.example_message import Example
-from helpers.made_episodes import ACTIONS, assert_same_episode, made_episode, made_screen
+from helpers.data.aitw_episodes import read_episodes
+from helpers.data.example_message import Example
+from helpers.data.made_episodes import ACTIONS, assert_same_episode, made_episode, made_screen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.made_episodes import ACTIONS, assert_same_episode, made_episode
+from helpers.data.made_episodes import ACTIONS, assert_same_episode, made_episode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image

@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 import pytest
-from helpers.prepared_agent import Prepared
+from helpers.agents.prepared_agent import Prepared
 
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.cli import FAILED, OK, act, main

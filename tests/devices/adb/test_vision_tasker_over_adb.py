@@ -5,8 +5,8 @@ import json
 import re
 
 import pytest
-from helpers.chat_server import Reply, serving
-from helpers.understood import as_parts
+from helpers.agents.chat_server import Reply, serving
+from helpers.agents.understood import as_parts
 
 from vlm_agent.agents.read_screens import reader
 from vlm_agent.cli import OK, main

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from helpers import families, tiny
-from helpers.knowing_agent import Knowing
-from helpers.prepared_agent import Prepared
-from helpers.preparing_agent import PreparingAgent
+from helpers import tiny
+from helpers.agents.knowing_agent import Knowing
+from helpers.agents.prepared_agent import Prepared
+from helpers.agents.preparing_agent import PreparingAgent
+from helpers.models import families
 from rich.console import Console
 
 from vlm_agent.agents.agent import preparation_of
@@ -78,7 +79,7 @@ def test_a_screen_is_prepared_once_for_all_passes(shards):
 
 
 def test_agents_without_a_preparation_are_asked_for_whole_episodes(tmp_path):
-    from helpers.knowing_agent import write_shards
+    from helpers.agents.knowing_agent import write_shards
 
     shards = write_shards(tmp_path / "shards", ["test"])
     by_default, without = (
@@ -121,10 +122,10 @@ _INTERRUPTED = """
 import sys, time
 import numpy
 sys.path.insert(0, {helpers!r})
-from helpers.prepared_agent import Prepared
-from helpers.preparing_agent import PreparingAgent
+from helpers.agents.prepared_agent import Prepared
+from helpers.agents.preparing_agent import PreparingAgent
 from vlm_agent.cli import evaluate, main
-from helpers.preparing_agent import PreparingAgent
+from helpers.agents.preparing_agent import PreparingAgent
 class Slow(PreparingAgent):
     def answer_prepared(self, prepared, variants=()):
         print("answers", flush=True)

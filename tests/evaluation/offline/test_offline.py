@@ -4,7 +4,7 @@ from dataclasses import replace
 from io import StringIO
 
 import pytest
-from helpers.knowing_agent import Knowing, KnowingAgent, write_shards
+from helpers.agents.knowing_agent import Knowing, KnowingAgent, write_shards
 from pydantic import ValidationError
 from rich.console import Console
 

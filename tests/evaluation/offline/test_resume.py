@@ -7,7 +7,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from helpers.knowing_agent import Knowing, write_shards
+from helpers.agents.knowing_agent import Knowing, write_shards
 from rich.console import Console
 
 from vlm_agent.errors import DatasetError, UserError
@@ -46,7 +46,7 @@ import sys
 from io import StringIO
 from pathlib import Path
 sys.path.insert(0, {here!r})
-from helpers.knowing_agent import Knowing
+from helpers.agents.knowing_agent import Knowing
 from rich.console import Console
 from vlm_agent.evaluation.offline import parts
 from vlm_agent.evaluation.benchmark import Benchmark

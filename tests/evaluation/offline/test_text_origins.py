@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import adapted_run, tiny
-from helpers.thoughts import row, with_texts
+from helpers import tiny
+from helpers.data.thoughts import row, with_texts
+from helpers.runs import adapted_run
 
 from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.cli import OK, main

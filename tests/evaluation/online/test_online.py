@@ -7,8 +7,8 @@ from io import StringIO
 import numpy as np
 import pytest
 from helpers import tiny
-from helpers.prepared_agent import Prepared
-from helpers.replay import replay
+from helpers.agents.prepared_agent import Prepared
+from helpers.phones.replay import replay
 from rich.console import Console
 
 from vlm_agent.agents import Answer, Usage

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from helpers import families, tiny
+from helpers import tiny
+from helpers.models import families
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.cache_utils import DynamicLayer
 

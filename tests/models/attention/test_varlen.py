@@ -4,7 +4,9 @@ import logging
 
 import pytest
 import torch
-from helpers import families, tiny, tiny_qwen, varlen_on_cpu
+from helpers import tiny
+from helpers.hardware import varlen_on_cpu
+from helpers.models import families, tiny_qwen
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 import transformers
-from helpers import tiny, tiny_auto_ui
+from helpers import tiny
+from helpers.models import tiny_auto_ui
 from peft import PeftModel
 from transformers import T5Config, T5ForConditionalGeneration
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import vision_towers
-from helpers.feature_shards import write_several
+from helpers.data.feature_shards import write_several
+from helpers.models import vision_towers
 
 from vlm_agent.cli import main
 from vlm_agent.datasets.shards.dataset import ShardDataset

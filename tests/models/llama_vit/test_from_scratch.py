@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import tiny
-from helpers.heads import WORDS, attention
+from helpers.models.heads import WORDS, attention
 from torch import nn
 
 from vlm_agent.models.build import Vocabulary, build, build_tokenizer

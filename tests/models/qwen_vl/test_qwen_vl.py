@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from helpers import families, tiny, tiny_qwen
+from helpers import tiny
+from helpers.models import families, tiny_qwen
 from peft import PeftModel
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 

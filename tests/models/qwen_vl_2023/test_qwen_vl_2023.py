@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from helpers import published_qwen_vl as published
+from helpers.published import published_qwen_vl as published
 from transformers import AutoConfig, AutoModel
 
 from vlm_agent.errors import UserError

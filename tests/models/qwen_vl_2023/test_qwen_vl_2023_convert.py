@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import published_qwen_vl as published
+from helpers.published import published_qwen_vl as published
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 import regex
-from helpers import published_qwen_vl as published
+from helpers.published import published_qwen_vl as published
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers import families, tiny, tiny_text
+from helpers import tiny
+from helpers.models import families, tiny_text
 
 from vlm_agent.agents import answer_step_by_step, demonstrated
 from vlm_agent.agents.controls import CONTROLS, controlled

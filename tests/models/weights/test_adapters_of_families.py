@@ -3,7 +3,8 @@
 import pytest
 import torch
 import transformers
-from helpers import families, tiny
+from helpers import tiny
+from helpers.models import families
 from peft import PeftModel
 from torch import nn
 

@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 import torch
-from helpers import adapted_run, tiny
+from helpers import tiny
+from helpers.runs import adapted_run
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 

@@ -1,7 +1,7 @@
 """Lines of studies/simulated_phone/foreign_commands.py: none reports success without Android's output and effect."""
 
 import pytest
-from helpers.adb_servers import AdbServer
+from helpers.phones.adb_servers import AdbServer
 
 from studies.simulated_phone.foreign_commands import CASES, FAILS, SILENTLY_WRONG, WORKS, Case, outcome
 from vlm_agent.simulator.adb_daemon import Handset, PhoneServer

@@ -10,7 +10,7 @@ import re
 import adbutils
 import numpy as np
 import pytest
-from helpers.operated_phone import OperatedPhone
+from helpers.phones.operated_phone import OperatedPhone
 from PIL import Image
 
 from vlm_agent.devices.android import UNICODE_KEYBOARD

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers import tiny
-from helpers.tokenizers_of_all_kinds import byte_level
+from helpers.models.tokenizers_of_all_kinds import byte_level
 
 from vlm_agent.action_languages import language_settings
 from vlm_agent.datasets.shards.dataset import ShardDataset

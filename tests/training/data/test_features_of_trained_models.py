@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import auto_ui_run, tiny
+from helpers import tiny
+from helpers.runs import auto_ui_run
 from transformers import AutoTokenizer, T5Config, T5ForConditionalGeneration
 
 from vlm_agent.cli import FAILED, OK, main

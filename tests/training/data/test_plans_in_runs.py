@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from helpers import tiny
-from helpers.plans import FORMS, with_plans
-from helpers.thoughts import row, with_texts
+from helpers.data.plans import FORMS, with_plans
+from helpers.data.thoughts import row, with_texts
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import RecipeError

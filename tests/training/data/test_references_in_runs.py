@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 from helpers import tiny
-from helpers.plans import FORMS
-from helpers.references import TRAIN, episode
-from helpers.tiny_encoder import write_encoder
+from helpers.data.plans import FORMS
+from helpers.data.references import TRAIN, episode
+from helpers.models.tiny_encoder import write_encoder
 from safetensors.torch import load_file
 
 from vlm_agent.agents import answer_episodes, answer_step_by_step, demonstrated

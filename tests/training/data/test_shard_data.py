@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 import torch
-from helpers import families, tiny, tiny_qwen
+from helpers import tiny
+from helpers.models import families, tiny_qwen
 
 from vlm_agent.episodes import Action
 from vlm_agent.errors import RecipeError

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import chain_runs, tiny
-from helpers.thoughts import ROWS, row, with_texts
+from helpers import tiny
+from helpers.data.thoughts import ROWS, row, with_texts
+from helpers.runs import chain_runs
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import RecipeError

@@ -4,7 +4,7 @@ import weakref
 
 import pytest
 import torch
-from helpers import two_ranks
+from helpers.training import two_ranks
 
 from vlm_agent.errors import TrainingError
 from vlm_agent.training.loop.finite_loss import FiniteLoss

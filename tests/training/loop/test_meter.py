@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers import two_ranks
-from helpers.packs import FLOPS, pack
+from helpers.training import two_ranks
+from helpers.training.packs import FLOPS, pack
 
 from vlm_agent.models.cost import TrainingFlops
 from vlm_agent.training.loop.meter import Meter
@@ -118,7 +118,7 @@ def test_figures_are_of_all_ranks_and_the_same_on_each(tmp_path):
         tmp_path,
         """
 from types import SimpleNamespace
-from helpers.packs import FLOPS, pack
+from helpers.training.packs import FLOPS, pack
 from vlm_agent.training.loop.meter import Meter
 meter = Meter(torch.device("cpu"), FLOPS, 1e12)
 row = [("tap", [1, 2])] if rank == 0 else [("tap", [1]), ("type", [2, 3])]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import tiny_trainer, two_ranks
-from helpers.tiny_trainer import STEPS, STREAM, At, send, weights
+from helpers.training import tiny_trainer, two_ranks
+from helpers.training.tiny_trainer import STEPS, STREAM, At, send, weights
 from transformers import Trainer
 
 from vlm_agent.training.loop.preemption import STOPPED, Preemption, forget_stop
@@ -153,7 +153,7 @@ def test_a_signal_to_one_rank_stops_all_and_does_not_kill_loader_workers(tmp_pat
     printed = two_ranks.run(
         tmp_path,
         """
-from helpers import tiny_trainer
+from helpers.training import tiny_trainer
 options = {"ddp_backend": "gloo", "ddp_find_unused_parameters": False, "dataloader_num_workers": 1}
 undisturbed, _ = tiny_trainer.train(folder / "undisturbed", **options)
 signals = [tiny_trainer.At(2, lambda: os.killpg(os.getpgrp(), signal.SIGUSR1))] if rank == 1 else []

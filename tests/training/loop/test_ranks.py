@@ -1,6 +1,6 @@
 """Ranks leave their process group cleanly."""
 
-from helpers import two_ranks
+from helpers.training import two_ranks
 
 
 def test_no_thread_of_gloo_outlives_the_process_group(tmp_path):

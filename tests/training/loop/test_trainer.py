@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from helpers import two_ranks
-from helpers.packs import pack
+from helpers.training import two_ranks
+from helpers.training.packs import pack
 
 from vlm_agent.training.loop.meter import Meter
 from vlm_agent.training.loop.trainer import AgentTrainer

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 import torch
-from helpers import tiny_trainer, two_ranks
-from helpers.packs import NextWord, knows_successors, pack
+from helpers.training import tiny_trainer, two_ranks
+from helpers.training.packs import NextWord, knows_successors, pack
 
 from vlm_agent.training.loop.validation import Validation, fixed_sample
 
@@ -113,7 +113,7 @@ def test_ranks_divide_the_rows_and_call_the_model_equally_often(tmp_path):
     printed = two_ranks.run(
         tmp_path,
         """
-from helpers.packs import NextWord, pack
+from helpers.training.packs import NextWord, pack
 from vlm_agent.training.loop.validation import Validation
 class Counted(NextWord):
     calls = 0

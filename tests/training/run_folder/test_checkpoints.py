@@ -8,9 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers import tiny, tiny_trainer, two_ranks
-from helpers.durability import record_syncs_and_renames
-from helpers.tiny_trainer import IDENTITY, STEPS, weights
+from helpers import tiny
+from helpers.robustness.durability import record_syncs_and_renames
+from helpers.training import tiny_trainer, two_ranks
+from helpers.training.tiny_trainer import IDENTITY, STEPS, weights
 
 from vlm_agent.errors import TrainingError
 from vlm_agent.files import write_json

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import forks, tiny
+from helpers import tiny
+from helpers.training import forks
 from rich.console import Console
 
 from vlm_agent.errors import DatasetError
