@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from vlm_agent.cli import make_parser
 from vlm_agent.evaluation.scoring.measures import wilson
 
 ROOT = Path(__file__).parents[1]
@@ -83,6 +84,25 @@ def test_the_pages_are_few_and_short():
 def test_nine_of_ten_sentences_have_at_most_22_words(page):
     lengths = sorted(sentence_lengths(page))
     assert lengths[int(0.9 * len(lengths))] <= 22
+
+
+KEYS = re.compile(r"--(?:output|(?:agent|model|data|training)\.\w+.*)")
+"""Keys of a recipe or an agent file."""
+
+
+@pytest.mark.parametrize("page", READ, ids=lambda page: page.name)
+def test_commands_of_the_pages_have_options_that_exist(page):
+    for line in re.findall(r"^    vlm-agent (\w.*)$", page.read_text(encoding="utf-8"), re.MULTILINE):
+        command, *rest = line.partition(" #")[0].split()
+        known = {name for action in commands_of(command)._actions for name in action.option_strings}
+        options = {word for word in rest if word.startswith("--")}
+        assert {option for option in options - known if not KEYS.fullmatch(option)} == set(), line
+
+
+def commands_of(name):
+    """The parser of a command."""
+    (commands,) = (action.choices for action in make_parser(name)._actions if isinstance(action.choices, dict))
+    return commands[name]
 
 
 @pytest.fixture
