@@ -33,7 +33,7 @@ from vlm_agent.evaluation.online.runs import RESULT, read_result
 from vlm_agent.evaluation.predictions import predictions_for, read_predictions, write_predictions
 from vlm_agent.evaluation.scoring.metrics import score
 from vlm_agent.files.checked_json import read_checked, write_checked
-from vlm_agent.models.features.job.extraction import ShardExtraction
+from vlm_agent.models.features.extraction import ShardExtraction
 from vlm_agent.models.features.store import FeatureStore
 from vlm_agent.models.features.store.layout import features_name, pixels_name, shards_digest, sums_name
 from vlm_agent.models.run_layout import DIGESTS, FINISHED, base_folder, checked, trained
@@ -187,7 +187,9 @@ class _MeanColours:
 
 def _write_features(folder: Path) -> Path:
     dataset, output = ShardDataset(_write_shards(folder / "shards")), folder / "features"
-    file = ShardExtraction(dataset, _MeanColours(), output, 4, 1, lambda _: None).extract(SHARD, [0, 1])
+    file = ShardExtraction(dataset, _MeanColours(), output, 4, 1).extract(
+        SHARD, [0, 1], output / "entry.json", lambda _: None
+    )
     about = {"extractor": "clip", "checkpoint": None, "form": "patches", "digest": "ab" * 32, "precision": "float32"}
     shards = {"manifest_sha256": shards_digest(dataset)}
     size = {"features_version": 1, "extractor": about, "tokens": 2, "size": 4, "shards": shards}
