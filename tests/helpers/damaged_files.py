@@ -14,8 +14,8 @@ from helpers.made_episodes import ACTIONS, made_episode
 from vlm_agent.agents import Usage
 from vlm_agent.agents.llm.demonstrations.store import Demonstrations
 from vlm_agent.agents.llm.references.nearest import stored_vectors
-from vlm_agent.datasets.convert.one_input import entry_path, read_entry
-from vlm_agent.datasets.convert.plan import Options, Plan, read_plan, write_or_verify_plan
+from vlm_agent.datasets.convert.one_input import read_entry
+from vlm_agent.datasets.convert.plan import Options, Plan, job, read_plan, write_or_verify_plan
 from vlm_agent.datasets.convert.summary import Entry, FileSummary
 from vlm_agent.datasets.records import BadRecord
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset, ShardWriter, write_manifest
@@ -120,7 +120,7 @@ def _write_entry(folder: Path) -> Path:
     (folder / "source.tfrecord").write_bytes(b"")
     summary = FileSummary("0", 99, "ab" * 32, "general", None, 0, 8, 1, 3, 2, exclusions={"blank": 3})
     line = {"file": "source.tfrecord", "record": 3, "offset": 70, "reason": "its checksum is wrong"}
-    path = entry_path(folder, _input(folder))
+    path = job(folder).entry_path(_input(folder).shard)
     write_checked(path, Entry(summary, [], [line]).content())
     return path
 
