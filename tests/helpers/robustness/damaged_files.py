@@ -14,8 +14,8 @@ from safetensors.numpy import save
 from vlm_agent.agents import Usage
 from vlm_agent.agents.llm.demonstrations.store import Demonstrations
 from vlm_agent.agents.llm.references.nearest import stored_vectors
-from vlm_agent.datasets.convert.one_input import entry_path, read_entry
-from vlm_agent.datasets.convert.plan import Options, Plan, read_plan, write_or_verify_plan
+from vlm_agent.datasets.convert.one_input import read_entry
+from vlm_agent.datasets.convert.plan import Options, Plan, job, read_plan, write_or_verify_plan
 from vlm_agent.datasets.convert.summary import Entry, FileSummary
 from vlm_agent.datasets.records import BadRecord
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset, ShardWriter, write_manifest
@@ -33,7 +33,7 @@ from vlm_agent.evaluation.online.runs import RESULT, read_result
 from vlm_agent.evaluation.predictions import predictions_for, read_predictions, write_predictions
 from vlm_agent.evaluation.scoring.metrics import score
 from vlm_agent.files.checked_json import read_checked, write_checked
-from vlm_agent.models.features.job.extraction import ShardExtraction
+from vlm_agent.models.features.extraction import ShardExtraction
 from vlm_agent.models.features.store import FeatureStore
 from vlm_agent.models.features.store.layout import features_name, pixels_name, shards_digest, sums_name
 from vlm_agent.models.run_layout import DIGESTS, FINISHED, base_folder, checked, trained
@@ -120,7 +120,7 @@ def _write_entry(folder: Path) -> Path:
     (folder / "source.tfrecord").write_bytes(b"")
     summary = FileSummary("0", 99, "ab" * 32, "general", None, 0, 8, 1, 3, 2, exclusions={"blank": 3})
     line = {"file": "source.tfrecord", "record": 3, "offset": 70, "reason": "its checksum is wrong"}
-    path = entry_path(folder, _input(folder))
+    path = job(folder).entry_path(_input(folder).shard)
     write_checked(path, Entry(summary, [], [line]).content())
     return path
 
@@ -187,7 +187,9 @@ class _MeanColours:
 
 def _write_features(folder: Path) -> Path:
     dataset, output = ShardDataset(_write_shards(folder / "shards")), folder / "features"
-    file = ShardExtraction(dataset, _MeanColours(), output, 4, 1, lambda _: None).extract(SHARD, [0, 1])
+    file = ShardExtraction(dataset, _MeanColours(), output, 4, 1).extract(
+        SHARD, [0, 1], output / "entry.json", lambda _: None
+    )
     about = {"extractor": "clip", "checkpoint": None, "form": "patches", "digest": "ab" * 32, "precision": "float32"}
     shards = {"manifest_sha256": shards_digest(dataset)}
     size = {"features_version": 1, "extractor": about, "tokens": 2, "size": 4, "shards": shards}

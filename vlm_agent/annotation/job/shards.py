@@ -14,7 +14,7 @@ from typing import Any
 from vlm_agent.annotation.annotator import TEXTS, StepTexts
 from vlm_agent.annotation.check import check_episode
 from vlm_agent.annotation.edits import EditStore
-from vlm_agent.annotation.job.plan import WORK, ShardPlan
+from vlm_agent.annotation.job.plan import ShardPlan, job
 from vlm_agent.annotation.plans import PLAN
 from vlm_agent.datasets.shards.dataset import ShardWriter
 from vlm_agent.datasets.shards.schema import from_row
@@ -56,7 +56,7 @@ class Entry:
 
 def read_entry(output: Path, plan: ShardPlan) -> Entry | None:
     """The entry of a complete shard, None without one or if the shard is missing or damaged."""
-    path = _entry_path(output, plan.shard)
+    path = job(output).entry_path(plan.shard)
     if not path.is_file():
         return None
     entry = Entry(**read_checked(path, _REMEDY, Entry))
@@ -118,7 +118,7 @@ def write_shard(
     if not _write(output / plan.shard, annotated(), lambda: accept_missing or not failures):
         return failures
     by_text = {name: dict(sorted(count.items())) for name, count in counts.items()}
-    write_checked(_entry_path(output, plan.shard), asdict(Entry(plan.shard, digest, by_text, findings)))
+    write_checked(job(output).entry_path(plan.shard), asdict(Entry(plan.shard, digest, by_text, findings)))
     return failures
 
 
@@ -131,7 +131,7 @@ def apply_edits(output: Path, plan: ShardPlan, entry: Entry, edits: EditStore) -
     with open_parquet(output / plan.shard, _REMEDY) as file:
         rows = (_checked(_edited(file.read(groups=[number]).to_pylist()[0], edits), findings) for number in file.groups)
         _write(output / plan.shard, rows, lambda: True)
-    write_checked(_entry_path(output, plan.shard), asdict(entry) | {"edits": digest, "findings": findings})
+    write_checked(job(output).entry_path(plan.shard), asdict(entry) | {"edits": digest, "findings": findings})
     return True
 
 
@@ -165,7 +165,3 @@ def _checked(row: dict[str, Any], findings: list[dict[str, Any]]) -> dict[str, A
     structs = [{name: value for name, value in struct.items() if name != "screenshot"} for struct in row["steps"]]
     findings.extend(asdict(finding) for finding in check_episode(from_row(row | {"steps": structs})))
     return row
-
-
-def _entry_path(output: Path, shard: str) -> Path:
-    return output / WORK / f"{shard}.json"

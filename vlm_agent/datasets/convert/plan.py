@@ -1,8 +1,4 @@
-"""The plan of a conversion: its inputs and options. A second run with a different plan is refused.
-
-DIR/.conversion/plan.json        inputs and options
-DIR/.conversion/<shard>.json     the entry of one input, written after its shard
-"""
+"""The plan of a conversion: its inputs and options. A second run with a different plan is refused (`files/jobs.py`)."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +13,7 @@ from vlm_agent.datasets.shards.schema import FIRST_VERSION
 from vlm_agent.datasets.sources import Input
 from vlm_agent.files import sha256_of
 from vlm_agent.files.checked_json import write_checked
-from vlm_agent.files.jobs import Job
+from vlm_agent.files.jobs import ShardJob
 
 WORK = WORK_FOLDERS["convert"]
 
@@ -66,9 +62,9 @@ class Plan:
         }
 
 
-def job(output: Path) -> Job:
+def job(output: Path) -> ShardJob:
     """The resumable output folder of a conversion."""
-    return Job(output, "a conversion", plan=f"{WORK}/plan.json", lock=f"{WORK}/lock", identity_key="described")
+    return ShardJob.of(output, "a conversion", WORK)
 
 
 def write_or_verify_plan(output: Path, plan: Plan, update: bool = False) -> None:

@@ -1,9 +1,13 @@
-"""Extracts the features of one shard, and writes its files."""
+"""The features of one shard: threads read, decode and resize its screens ahead of the model, which writes its files."""
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,9 +15,8 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
 from vlm_agent.files.checked_json import read_checked, write_checked
-from vlm_agent.models.features.extractor import Extractor, NonFiniteFeaturesError
-from vlm_agent.models.features.job.loading import LoadedEpisode, loaded_episodes
-from vlm_agent.models.features.job.plan import WORK
+from vlm_agent.files.threads import ahead
+from vlm_agent.models.features.extractor import Extractor, NonFiniteFeaturesError, Preprocess
 from vlm_agent.models.features.store.layout import (
     DIGEST_SIZE,
     DTYPE,
@@ -23,6 +26,29 @@ from vlm_agent.models.features.store.layout import (
     row_sum,
     sums_name,
 )
+from vlm_agent.models.features.store.pixels import pixel_digest
+
+_MOST_WORKERS = 8
+
+
+def default_workers() -> int:
+    """Half of the cores that this process may use, at most eight. Decoding, resizing and hashing release the GIL."""
+    return max(1, min(_MOST_WORKERS, len(os.sched_getaffinity(0)) // 2))
+
+
+class LoadedStep(NamedTuple):
+    """`screen`: uint8 (3, height, width) as the extractor takes it. `digest`: of the pixels before."""
+
+    episode: str
+    number: int
+    screen: np.ndarray
+    digest: bytes
+
+
+def load_episode(dataset: ShardDataset, preprocess: Preprocess, index: int) -> list[LoadedStep]:
+    pixels = [step.screenshot for step in dataset[index].steps if step.screenshot is not None]
+    name = dataset.ids[index]
+    return [LoadedStep(name, number, preprocess(screen), pixel_digest(screen)) for number, screen in enumerate(pixels)]
 
 
 class ArrayWriter:
@@ -58,13 +84,8 @@ def _array_file(path: Path, dtype: str, shape: tuple[int, ...]) -> Iterator[Arra
             writer.close()
 
 
-def entry_path(output: Path, shard: str) -> Path:
-    return output / WORK / f"{shard}.json"
-
-
-def read_entry(output: Path, shard: str) -> FeatureFile | None:
+def read_entry(path: Path, output: Path) -> FeatureFile | None:
     """The entry of a complete shard; None if a file of it is missing or has another size than the entry says."""
-    path = entry_path(output, shard)
     if not path.is_file():
         return None
     content = read_checked(path, "remove it and run the same command again")
@@ -76,22 +97,17 @@ def read_entry(output: Path, shard: str) -> FeatureFile | None:
 
 
 class ShardExtraction:
-    """Writes the files of shards to `output`. `report` is called with the number of steps since the last call."""
+    """Writes the files of shards to `output`. `workers`: threads that load episodes ahead of the model."""
 
     def __init__(
-        self,
-        dataset: ShardDataset,
-        extractor: Extractor,
-        output: Path,
-        batch_size: int,
-        workers: int,
-        report: Callable[[int], None],
+        self, dataset: ShardDataset, extractor: Extractor, output: Path, batch_size: int, workers: int
     ) -> None:
         self._dataset, self._extractor, self._output = dataset, extractor, output
-        self._batch_size, self._workers, self._report = batch_size, workers, report
+        self._batch_size, self._workers = batch_size, workers
 
-    def extract(self, shard: str, episodes: Sequence[int]) -> FeatureFile:
-        """Writes the files of a shard, then its entry. `episodes`: all episodes of the shard, in order.
+    def extract(self, shard: str, episodes: Sequence[int], entry: Path, report: Callable[[int], None]) -> FeatureFile:
+        """Writes the files of a shard, then its `entry`. `episodes`: all episodes of the shard, in order. `report` is
+        called with the number of steps since the last call.
 
         Raises DatasetError that names episode and step where features are not finite.
         """
@@ -107,8 +123,8 @@ class ShardExtraction:
                 rows = np.ascontiguousarray(self._features(batch))
                 writer.append(rows)
                 sum_writer.append(np.array([row_sum(row) for row in rows], np.uint32))
-                pixel_writer.append(np.frombuffer(b"".join(digest for *_, digest in batch), np.uint8))
-                self._report(len(batch))
+                pixel_writer.append(np.frombuffer(b"".join(step.digest for step in batch), np.uint8))
+                report(len(batch))
             if done != steps:
                 raise DatasetError(
                     f"{self._dataset.directory / shard} has {done} steps, and its index has {steps}; run the same "
@@ -117,14 +133,15 @@ class ShardExtraction:
             file = FeatureFile(shard, steps, writer.close(), pixel_writer.close(), sum_writer.close())
         paths = (features, pixels, sums)
         sizes = {path.relative_to(self._output).as_posix(): path.stat().st_size for path in paths}
-        write_checked(entry_path(self._output, shard), {"file": file.content(), "sizes": sizes})
+        write_checked(entry, {"file": file.content(), "sizes": sizes})
         return file
 
-    def _batches(self, episodes: Sequence[int]) -> Iterator[list[tuple[str, int, np.ndarray, bytes]]]:
-        """Consecutive steps of the shard: (episode id, number, screen, digest), `batch_size` at a time."""
-        batch: list[tuple[str, int, np.ndarray, bytes]] = []
-        with loaded_episodes(self._dataset, episodes, self._extractor.preprocess, self._workers) as loaded:
-            for step in _steps(loaded):
+    def _batches(self, episodes: Sequence[int]) -> Iterator[list[LoadedStep]]:
+        """Consecutive steps of the shard, `batch_size` at a time."""
+        batch: list[LoadedStep] = []
+        load = partial(load_episode, self._dataset, self._extractor.preprocess)
+        with ahead(load, episodes, self._workers) as loaded:
+            for step in chain.from_iterable(loaded):
                 batch.append(step)
                 if len(batch) == self._batch_size:
                     yield batch
@@ -132,15 +149,11 @@ class ShardExtraction:
         if batch:
             yield batch
 
-    def _features(self, batch: list[tuple[str, int, np.ndarray, bytes]]) -> np.ndarray:
+    def _features(self, batch: list[LoadedStep]) -> np.ndarray:
         try:
-            return self._extractor.extract_prepared([screen for _, _, screen, _ in batch])
+            return self._extractor.extract_prepared([step.screen for step in batch])
         except NonFiniteFeaturesError as error:
-            episode, number, *_ = batch[error.screen]
-            raise DatasetError(f"{self._dataset.directory}: episode {episode}, step {number}: {error}") from None
-
-
-def _steps(episodes: Iterator[LoadedEpisode]) -> Iterator[tuple[str, int, np.ndarray, bytes]]:
-    for episode in episodes:
-        for number, (screen, digest) in enumerate(zip(episode.screens, episode.digests, strict=True)):
-            yield episode.id, number, screen, digest
+            step = batch[error.screen]
+            raise DatasetError(
+                f"{self._dataset.directory}: episode {step.episode}, step {step.number}: {error}"
+            ) from None
