@@ -4,7 +4,7 @@ Patch embedding: a Conv3d whose stride is its kernel is a matrix product of flat
 times slower than that product (pytorch/pytorch#174051).
 Attention: without flash-attn, transformers calls SDPA once per segment (a screen, or a window of Qwen2.5-VL) and reads
 the segment bounds back from the GPU in every layer. Here a layer is one call of torch's variable-length kernel
-(`models/attention/varlen.py`); where that cannot run, all segments of equal length share one SDPA call. The bounds come
+(`models/attention.py`); where that cannot run, all segments of equal length share one SDPA call. The bounds come
 from the host (`tower_inputs.py`), else they are read back once per forward pass. A CPU keeps the loop: a call costs
 little there, and sorting tokens by the length of their segment takes longer than it saves.
 Deepstack (Qwen3-VL): transformers adds features to the visual tokens under a mask, and waits for the GPU to count it;
@@ -25,9 +25,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from vlm_agent.models.attention import varlen
-from vlm_agent.models.attention.varlen import Bounds
-from vlm_agent.models.transfer import to_device
+from vlm_agent.models import attention
+from vlm_agent.models.attention import Bounds, to_device
 
 LOOP_DEVICES = {"cpu"}
 
@@ -170,8 +169,10 @@ def batched_segments(
     """
     if segments is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
-    if varlen.can_run(query, options.get("dropout", 0.0)):
-        return varlen.attend(query, key, value, segments.bounds, causal=False, scaling=options.get("scaling")), None
+    if attention.can_run_kernel(query, options.get("dropout", 0.0)):
+        return attention.run_kernel(
+            query, key, value, segments.bounds, causal=False, scaling=options.get("scaling")
+        ), None
     tokens = [tensor.squeeze(0).transpose(0, 1) for tensor in (query, key, value)]  # each (L, heads, head width)
     if segments.order is not None:
         tokens = [tensor.index_select(0, segments.order) for tensor in tokens]

@@ -2,8 +2,7 @@
 
 from transformers import PretrainedConfig
 
-from vlm_agent.models.cost import Flops, Precision, Workload
-from vlm_agent.models.cost.decoder import DecoderOnlyCost, decoder_shape
+from vlm_agent.models.cost import DecoderOnlyCost, Flops, Precision, Workload, decoder_shape
 from vlm_agent.recipe.model import Lora, TrainedParts
 
 

@@ -11,7 +11,7 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from vlm_agent.action_languages import LanguageVocabulary
 from vlm_agent.models.attention import choose_attention
 from vlm_agent.models.family import ModelFamily, Processor
-from vlm_agent.models.pretrained import configuration, language_configuration, language_model, whole_model
+from vlm_agent.models.pretrained import configuration, language_model, source_configuration, whole_model
 from vlm_agent.models.text.cost import TextCost
 from vlm_agent.models.text.decoder import TextDecoder
 from vlm_agent.models.text.from_scratch import initialise, is_suitable
@@ -35,7 +35,7 @@ class TextFamily(ModelFamily):
     def configure(self, recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
         source = _source(recipe)
         if source.config is None:
-            return language_configuration(source)
+            return source_configuration(source, "language_model")
         marks = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
         return configuration(source, "language_model", vocab_size=len(tokenizer), **marks)
 
@@ -66,9 +66,6 @@ class TextFamily(ModelFamily):
 
     def save_for_serving(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
         save_for_serving(model, tokenizer, folder)
-
-    def use_masked_attention(self, model: PreTrainedModel) -> None:
-        model.set_attn_implementation("sdpa")
 
     def processor(self, config: PretrainedConfig) -> Processor:
         return Processor(NO_PIXELS, HTML_TURNS, collate, sentence_kinds=("trajectory", "chat"), screens_as_html=True)
