@@ -15,8 +15,7 @@ from transformers import PreTrainedModel
 
 from vlm_agent.models.attention import packed_options, to_device
 from vlm_agent.models.loss import ReadsRows, SupervisedOutput, filled, supervise
-from vlm_agent.models.qwen_vl.tower_inputs import tower_options
-from vlm_agent.models.qwen_vl.vision_kernels import add_deepstack_by_index
+from vlm_agent.models.qwen_vl.vision_kernels import add_deepstack_by_index, tower_options
 from vlm_agent.models.weights import zero3
 from vlm_agent.sentences import SCREEN_TOKEN
 from vlm_agent.sentences.packing import places
