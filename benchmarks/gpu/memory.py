@@ -21,7 +21,7 @@ from benchmarks.gpu import train_step
 from benchmarks.gpu.without_values import ATTENTION, WithoutValues, attention_by, fill, like_a_gpu, replaced
 from benchmarks.training.measure import BETAS, LEARNING_RATE, WEIGHT_DECAY
 from benchmarks.training.road import Run
-from vlm_agent.models.attention import varlen
+from vlm_agent.models import attention
 from vlm_agent.training.dry_run.memory import CUDA_BYTES
 
 
@@ -77,7 +77,7 @@ def attention_calls(run: Run, row: dict[str, torch.Tensor], way: str) -> dict[st
         torch.no_grad(),
         attention_by(way),
         replaced(functional, scaled_dot_product_attention=sdpa),
-        replaced(varlen, varlen_attn=variable_length),
+        replaced(attention, varlen_attn=variable_length),
     ):
         run.loss(row, 1)
     return dict(calls)

@@ -28,7 +28,8 @@ from benchmarks.training.models import LORA_RANK
 from benchmarks.training.road import Run
 from benchmarks.training.shapes import Shape, shape_named
 from benchmarks.training.words import read_tokenizer, write_tokenizer
-from vlm_agent.models.attention import WITHIN_SENTENCES, varlen, within_sentences
+from vlm_agent.models import attention
+from vlm_agent.models.attention import WITHIN_SENTENCES, within_sentences
 from vlm_agent.models.cost import NO_WORK, Precision, TrainingFlops, Workload, causal_pairs
 from vlm_agent.models.family import family_of
 from vlm_agent.models.qwen_vl.vision_kernels import use_fast_kernels
@@ -128,7 +129,7 @@ def undo(model: nn.Module, names: list[str]) -> None:
         vision.set_attn_implementation("sdpa")
         use_fast_kernels(vision)
     if "varlen" in names:
-        varlen.can_run = lambda query, dropout=0.0: False
+        attention.can_run_kernel = lambda query, dropout=0.0: False
     if "windows" in names:
         vision.set_attn_implementation("sdpa")
 

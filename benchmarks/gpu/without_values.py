@@ -19,7 +19,7 @@ from torch.nn import functional
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from vlm_agent.models.attention import varlen
+from vlm_agent.models import attention
 from vlm_agent.models.qwen_vl import vision_kernels
 
 BLOCK = 512
@@ -120,7 +120,7 @@ def attention_by(way: str) -> Iterator[None]:
     """Attention of packed rows and Qwen-VL vision towers on tensors of the CPU, by one of `ATTENTION`."""
     loops = {"cpu"} if way == "loop" else set()
     with (
-        replaced(varlen, can_run=lambda query, dropout=0.0: way == "varlen" and not dropout),
+        replaced(attention, can_run_kernel=lambda query, dropout=0.0: way == "varlen" and not dropout),
         replaced(vision_kernels, LOOP_DEVICES=loops),
     ):
         yield

@@ -13,7 +13,7 @@ from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.files import sha256_of
 from vlm_agent.models.run_layout import trained
-from vlm_agent.models.weights.learned import record_learned
+from vlm_agent.models.weights.origin import record_learned
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "llama_vit_tiny.yaml"
 

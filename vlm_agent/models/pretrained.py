@@ -32,16 +32,11 @@ from vlm_agent.recipe.model import Source
 Model = TypeVar("Model", bound=PreTrainedModel)
 
 
-def whole_configuration(source: Source, key: str = "vlm", **overrides: Any) -> PretrainedConfig:
-    """The configuration of a whole model. `key`: the recipe's key of the source. `overrides`: keys that replace those
-    of a source with random weights."""
+def source_configuration(source: Source, key: str = "vlm", **overrides: Any) -> PretrainedConfig:
+    """The configuration of a source, without reading weights. `key`: the recipe's key of the source. `overrides`: keys
+    that replace those of a source with random weights. Raises CheckpointError if it cannot be loaded."""
     if source.config is not None:
         return configuration(source, key, **overrides)
-    return _configuration_of(source, key)
-
-
-def _configuration_of(source: Source, key: str) -> PretrainedConfig:
-    """The configuration of a checkpoint, without reading weights."""
     with explain_load_errors(source, key):
         return load_configuration(source.location, _name(source, key), **hub_options(source))
 
@@ -141,13 +136,6 @@ def _surplus(unexpected: Sequence[str], model: PreTrainedModel, whole: bool) -> 
 _DIGITS = re.compile(r"\d+")
 
 
-def language_configuration(source: Source) -> PretrainedConfig:
-    """A language model's configuration, without reading weights. Raises CheckpointError if it cannot be loaded."""
-    if source.config is not None:
-        return configuration(source, "language_model")
-    return _configuration_of(source, "language_model")
-
-
 def language_model(source: Source, vocabulary: int, dtype: torch.dtype) -> PreTrainedModel:
     """In `dtype` if read from safetensors (7 B weights are 27 GB in float32), else in float32."""
     if source.config is not None:
@@ -171,10 +159,8 @@ def language_model(source: Source, vocabulary: int, dtype: torch.dtype) -> PreTr
 
 
 def vision_configuration(source: Source) -> PretrainedConfig:
-    if source.config is not None:
-        return configuration(source, "vision")
-    config = _configuration_of(source, "vision")
-    return getattr(config, "vision_config", config)
+    config = source_configuration(source, "vision")
+    return config if source.config is not None else getattr(config, "vision_config", config)
 
 
 def vision_tower(source: Source) -> PreTrainedModel:

@@ -20,9 +20,8 @@ from vlm_agent.models.family import family_of
 from vlm_agent.models.run_layout import BASE_FOLDER, CHECKPOINTS, TOKENIZER_FOLDER
 from vlm_agent.models.weights.adapters import choose_trained_weights, count_parameters
 from vlm_agent.models.weights.device import describe_device, model_device
-from vlm_agent.models.weights.learned import record_learned
-from vlm_agent.models.weights.origin import record_sources
-from vlm_agent.models.weights.quantisation import quantise
+from vlm_agent.models.weights.origin import record_learned, record_sources
+from vlm_agent.models.weights.precision import quantise
 from vlm_agent.models.weights.zero3 import state_for_saving, without_zero3_partitioning
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.data.data_module import DataModule, unwritable_report

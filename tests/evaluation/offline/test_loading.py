@@ -29,7 +29,6 @@ from vlm_agent.evaluation.offline import loading, parts
 from vlm_agent.evaluation.offline.loading import default_workers
 from vlm_agent.evaluation.offline.run import evaluate
 from vlm_agent.files.jobs import ArrayTask
-from vlm_agent.models.family import family_of
 
 EPISODES = [tiny.episode(number, tiny.ACTIONS[number % 3 :], size=(96, 50)) for number in range(7)]
 
@@ -43,7 +42,6 @@ def score(settings, shards: Path, output: Path, **options) -> dict[str, bytes]:
 
 def vlm_agent(name: str) -> VlmAgent:
     family = families.family(name)
-    family_of(family.model.config).use_masked_attention(family.model)
     return VlmAgent(family.model, family.words, family.sentences, batch_tokens=600)
 
 

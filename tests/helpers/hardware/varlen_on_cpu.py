@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn.attention import varlen as torch_varlen
 
-from vlm_agent.models.attention import varlen
+from vlm_agent.models import attention
 
 
 class Calls(list):
@@ -18,7 +18,7 @@ class Calls(list):
 
 
 def use(patch: pytest.MonkeyPatch) -> Calls:
-    """Registers the kernel, and lets `varlen.can_run` accept tensors of the CPU."""
+    """Registers the kernel, and lets `attention.can_run_kernel` accept tensors of the CPU."""
     calls = Calls()
 
     def forward(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, is_causal=False, scale=None, *_, **__):
@@ -47,7 +47,7 @@ def use(patch: pytest.MonkeyPatch) -> Calls:
 
     torch_varlen._varlen_attn.register_kernel("cpu")(forward)
     torch_varlen._varlen_attn_backward.register_kernel("cpu")(backward)
-    patch.setattr(varlen, "can_run", lambda query, dropout=0.0: not dropout)
+    patch.setattr(attention, "can_run_kernel", lambda query, dropout=0.0: not dropout)
     return calls
 
 

@@ -20,7 +20,7 @@ from vlm_agent.models.cost import Flops, Workload
 from vlm_agent.models.decoding import CACHE, PrefilledSequence
 from vlm_agent.models.family import FAMILIES, ModelFamily, Processor
 from vlm_agent.models.loss import SupervisedOutput, supervise
-from vlm_agent.models.pretrained import whole_configuration
+from vlm_agent.models.pretrained import source_configuration
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence
 from vlm_agent.sentences.image_sizes import FixedScreens
 from vlm_agent.sentences.packing import supervision_columns
@@ -211,7 +211,7 @@ class ScreenT5Family(ModelFamily):
 
     def configure(self, recipe, tokenizer) -> PretrainedConfig:
         marks = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
-        return whole_configuration(recipe.vlm, vocab_size=len(tokenizer), **marks)
+        return source_configuration(recipe.vlm, vocab_size=len(tokenizer), **marks)
 
     def processor(self, config: PretrainedConfig) -> Processor:
         return Processor(FixedScreens(tiny.SCREEN, 1), PLAIN, collate)

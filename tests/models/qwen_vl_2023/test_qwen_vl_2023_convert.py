@@ -12,7 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from vlm_agent.errors import CheckpointError
-from vlm_agent.models.conversion.source_files import CheckpointFormatError
+from vlm_agent.models.conversion import CheckpointFormatError
 from vlm_agent.models.llama_vit.model import LlamaViT
 from vlm_agent.models.qwen_vl_2023.convert import convert_checkpoint
 

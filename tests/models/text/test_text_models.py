@@ -16,7 +16,7 @@ from vlm_agent.errors import CheckpointError, UserError
 from vlm_agent.models.cost import Flops
 from vlm_agent.models.family import family_of_recipe
 from vlm_agent.models.loss import NOT_FOR_MODELS
-from vlm_agent.models.text.cost import TextCost
+from vlm_agent.models.text.family import TextCost
 from vlm_agent.recipe.model import ModelRecipe, TrainedParts
 from vlm_agent.sentences import SCREEN_TOKEN
 from vlm_agent.sentences.html import screen_html

@@ -27,9 +27,8 @@ from vlm_agent.agents.vlm import BATCH_TOKENS, VlmSettings
 from vlm_agent.episodes import Episode, PlanTexts, Screen, without_pixels
 from vlm_agent.errors import UserError
 from vlm_agent.models.build import load
-from vlm_agent.models.context import context_of
 from vlm_agent.models.decoding import Decoder
-from vlm_agent.models.family import decoder_of, family_of, processor_of
+from vlm_agent.models.family import context_of, decoder_of, processor_of
 from vlm_agent.models.run_layout import trained
 from vlm_agent.models.weights.adapters import without_adapter
 from vlm_agent.models.weights.device import model_device
@@ -74,7 +73,6 @@ class VlmAgent:
         """The agent of a finished run or of a checkpoint (RUN/checkpoints/checkpoint-N), without a control."""
         recipe = read_recipe(trained(run).recipe)
         model, tokenizer = load(run, merged=True, device=model_device())
-        family_of(model.config).use_masked_attention(without_adapter(model))
         language, thoughts = recipe.action_language.build(), LineThoughts.of(recipe.data)
         sentences = processor_of(model.config).sentences(tokenizer, language, thoughts, past_of(recipe.data))
         references = references_of_run(trained(run).references, recipe.data.references)

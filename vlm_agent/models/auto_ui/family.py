@@ -17,7 +17,7 @@ from vlm_agent.models.auto_ui.model import AutoUi, AutoUiConfig, T5HeadApart, ch
 from vlm_agent.models.auto_ui.word_embeddings import copy_coordinates, copy_word_embeddings
 from vlm_agent.models.family import ModelFamily, Processor, saved_model_type
 from vlm_agent.models.features import feature_shape
-from vlm_agent.models.pretrained import complete_model, configuration, whole_configuration, whole_model
+from vlm_agent.models.pretrained import complete_model, configuration, source_configuration, whole_model
 from vlm_agent.models.weights.precision import cast
 from vlm_agent.recipe.model import FeatureSettings, ModelRecipe, Source
 from vlm_agent.sentences.image_sizes import FixedScreens
@@ -38,7 +38,7 @@ class AutoUiFamily(ModelFamily):
             text = configuration(source, _KEY, vocab_size=len(tokenizer), **marks)
         else:
             _check_model_type(source)
-            text = whole_configuration(source, _KEY)
+            text = source_configuration(source, _KEY)
         _check_dtype(text, f"model.{_KEY}.checkpoint {source.checkpoint!r}")
         if isinstance(text, AutoUiConfig):
             config = _with_features(text, features)

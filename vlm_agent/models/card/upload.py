@@ -33,8 +33,7 @@ from vlm_agent.models.run_layout import (
     trained,
 )
 from vlm_agent.models.weights.adapters import ADAPTER_CONFIG, name_base
-from vlm_agent.models.weights.learned import LEARNED_FILE
-from vlm_agent.models.weights.origin import SOURCES_FILE, read_sources
+from vlm_agent.models.weights.origin import LEARNED_FILE, SOURCES_FILE, read_sources
 from vlm_agent.recipe.run import Recipe
 
 _FILES = (CARD, FEATURES_FILE, LEARNED_FILE, REFERENCES_FILE)

@@ -19,11 +19,10 @@ from torch.nn import functional
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from vlm_agent.errors import CheckpointError
-from vlm_agent.models.attention import packed_options
+from vlm_agent.models.attention import packed_options, to_device
 from vlm_agent.models.llama_vit.projectors import merged, projector_kind
-from vlm_agent.models.loss import SupervisedOutput, supervise
+from vlm_agent.models.loss import SupervisedOutput, filled, supervise
 from vlm_agent.models.pretrained import explain_missing_extras
-from vlm_agent.models.transfer import filled, to_device
 from vlm_agent.models.weights import zero3
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
 from vlm_agent.sentences.packing import places

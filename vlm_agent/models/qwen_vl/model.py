@@ -13,22 +13,19 @@ import transformers
 from torch import nn
 from transformers import PreTrainedModel
 
-from vlm_agent.models.attention import packed_options
-from vlm_agent.models.attention.packed_rows import ReadsRows
-from vlm_agent.models.loss import SupervisedOutput, supervise
-from vlm_agent.models.qwen_vl.tower_inputs import tower_options
-from vlm_agent.models.qwen_vl.vision_kernels import add_deepstack_by_index
-from vlm_agent.models.transfer import filled, to_device
+from vlm_agent.models.attention import packed_options, to_device
+from vlm_agent.models.loss import ReadsRows, SupervisedOutput, filled, supervise
+from vlm_agent.models.qwen_vl.vision_kernels import add_deepstack_by_index, tower_options
 from vlm_agent.models.weights import zero3
 from vlm_agent.sentences import SCREEN_TOKEN
 from vlm_agent.sentences.packing import places
 
 IMAGE_MEAN = (0.48145466, 0.4578275, 0.40821073)
 IMAGE_STD = (0.26862954, 0.26130258, 0.27577711)
-"""Of CLIP, which Qwen2-VL and Qwen2.5-VL take."""
+"""The values of CLIP, which Qwen2-VL and Qwen2.5-VL take."""
 
 IMAGE_MEAN_3 = IMAGE_STD_3 = (0.5, 0.5, 0.5)
-"""Of Qwen3-VL."""
+"""The values of Qwen3-VL."""
 
 
 class ReadsScreens(ReadsRows):

@@ -40,7 +40,7 @@ CHAT_TEMPLATE = """\
 {{- '<|im_start|>assistant\\n' -}}
 {%- endif -%}
 """
-"""Of a conversation in the words of training, the text that training wrote; published tokenizers have no start mark."""
+"""Writes a conversation in the words of training as training wrote it; published tokenizers have no start mark."""
 
 
 def save_for_serving(

@@ -12,7 +12,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from vlm_agent.models.conversion.source_files import CheckpointFormatError
+from vlm_agent.models.conversion import CheckpointFormatError
 
 VOCABULARY_FILE = "qwen.tiktoken"
 

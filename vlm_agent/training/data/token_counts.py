@@ -24,8 +24,7 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action, ActionKind, Screen, UiElement
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
-from vlm_agent.models.context import context_of
-from vlm_agent.models.family import processor_of
+from vlm_agent.models.family import context_of, processor_of
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences.steps import StepSentences
 from vlm_agent.sentences.thoughts import LineThoughts, lines

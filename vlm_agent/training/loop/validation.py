@@ -87,7 +87,7 @@ class Validation:
 
 
 def _unchanged(batch: Any) -> Any:
-    """Without it, a DataLoader makes tensors of NumPy arrays, which stay on the host (`models/transfer.py`)."""
+    """Without it, a DataLoader makes tensors of NumPy arrays, which stay on the host (`models.family.Processor`)."""
     return batch
 
 

@@ -13,7 +13,7 @@ RUN/features.json     the features that the model reads, where the weights are a
 RUN/references.parquet  only with `data.references`: the demonstrations that sentences read
 RUN/slurm.tsv         only on Slurm: starts and ends of jobs; RUN/logs/JOB/: output of each rank
 RUN/sources.json      commits or fingerprints of the checkpoints that the weights started from
-RUN/episodes.parquet  the ids of the episodes that it and its base learned from (`models/weights/learned.py`)
+RUN/episodes.parquet  the ids of the episodes that it and its base learned from (`models/weights/origin.py`)
 RUN/README.md         the model card; RUN/model/README.md is the same (`vlm_agent/models/card/`)
 RUN/run.json          versions, commit, data, figures, SHA-256 of every file that decides an answer; written last: it
                       means finished

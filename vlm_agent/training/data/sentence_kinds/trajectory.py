@@ -12,7 +12,7 @@ from vlm_agent.datasets.shards.columns import read_columns
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode, Step
 from vlm_agent.errors import RecipeError
-from vlm_agent.models.context import context_of
+from vlm_agent.models.family import context_of
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import label_elements
 from vlm_agent.sentences.thoughts import controlled_texts

@@ -1,30 +1,80 @@
-"""The choice of attention, and attention within each sentence of a packed row.
+"""Attention within each segment of a packed sequence: the choice of its implementation, and its kernels.
 
-On a GPU and in half precision, a variable-length kernel reads a whole row: flash-attn's where it is installed, else
-torch's own (`varlen.py`). Otherwise PyTorch's attention (SDPA) is called once per sentence: on a CPU that takes less
-than half the time of one call with a block-diagonal mask; on a GPU it selects a flash kernel, which a mask would rule
-out.
+On a GPU and in half precision, a variable-length kernel reads a whole row, forward and backward, also with fewer key
+heads than query heads (GQA): flash-attn's where it is installed, else torch's own (`torch.nn.attention.varlen`), which
+needs compute capability 8.0 (Ampere) and heads of at most 256, in multiples of 8. Otherwise PyTorch's attention (SDPA)
+is called once per sentence: on a CPU that takes less than half the time of one call with a block-diagonal mask; on a
+GPU it selects a flash kernel, which a mask would rule out.
 """
 
+import logging
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 from transformers.utils import is_flash_attn_2_available
 
 from vlm_agent.errors import RecipeError
-from vlm_agent.models.attention import varlen
-from vlm_agent.models.attention.varlen import Bounds
 from vlm_agent.models.weights.precision import has_bf16
+
+_LOG = logging.getLogger(__name__)
 
 WITHIN_SENTENCES = "within_sentences"
 _FLASH = "flash_attention_2"
+_HALF = (torch.bfloat16, torch.float16)
+_BIDIRECTIONAL, _CAUSAL = (-1, -1), (-1, 0)
+LARGEST_HEAD, HEAD_MULTIPLE = 256, 8
+SMALLEST_CAPABILITY = (8, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Where the segments of a packed sequence begin, and where the last one ends.
+
+    `host`: as integers. `device`: int32 (segments + 1,), the same on the device.
+    """
+
+    host: tuple[int, ...]
+    device: torch.Tensor
+
+    @classmethod
+    def of(cls, cu_seqlens: torch.Tensor) -> "Bounds":
+        """`cu_seqlens` (segments + 1,), on any device; its values are read back once."""
+        return cls(tuple(cu_seqlens.tolist()), cu_seqlens.to(torch.int32))
+
+    @classmethod
+    def on(cls, device: torch.device, cu_seqlens: np.ndarray) -> "Bounds":
+        """`cu_seqlens` (segments + 1,) of the host; nothing waits for the device."""
+        return cls(tuple(cu_seqlens.tolist()), to_device(cu_seqlens, device, torch.int32))
+
+    @cached_property
+    def longest(self) -> int:
+        """The length of the longest segment."""
+        return max(end - begin for begin, end in pairwise(self.host))
+
+
+def to_device(
+    values: torch.Tensor | np.ndarray | Sequence[float],
+    device: torch.device,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """Values of the host as a tensor on the device. On CUDA the copy is asynchronous, from pinned memory.
+
+    A training step that reads a value back, or copies from pageable memory, waits until the GPU has finished everything
+    before. So what decides shapes is computed on the host, where batches are collated.
+    """
+    tensor = torch.as_tensor(values, dtype=dtype)
+    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
 
 
 def choose_attention(vision: PreTrainedModel | None, language_model: PreTrainedModel) -> None:
@@ -119,8 +169,8 @@ def within_sentences(
         if attention_mask is None and 1 < query.shape[2] < key.shape[2]:
             raise ValueError("several tokens behind a cache need a mask; decode with attention 'sdpa', which makes one")
         return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
-    if varlen.can_run(query, options.get("dropout", 0.0)):
-        return varlen.attend(query, key, value, sentence_bounds, causal=True, scaling=options.get("scaling")), None
+    if can_run_kernel(query, options.get("dropout", 0.0)):
+        return run_kernel(query, key, value, sentence_bounds, causal=True, scaling=options.get("scaling")), None
     widened = query.device.type == "cpu" and not has_bf16()
     # Without AMX, PyTorch's bfloat16 kernel takes two to three times as long on a CPU as that of float32, forward and
     # backward. Autocast would call it.
@@ -140,6 +190,68 @@ def _mask(
     if attention_mask is None and isinstance(q_offset, int) and q_offset == 0:
         return None
     return sdpa_mask(*sizes, **options | {"attention_mask": attention_mask, "q_offset": q_offset})
+
+
+def can_run_kernel(query: torch.Tensor, dropout: float = 0.0) -> bool:
+    """Whether `run_kernel` accepts this query, (…, head width). A GPU that cannot run it logs the reason, once."""
+    if not query.is_cuda:
+        return False
+    reason = _obstacle(_dtype(query), query.shape[-1], dropout, torch.cuda.get_device_capability(query.device))
+    if reason is not None:
+        _warn(reason)
+    return reason is None
+
+
+def _obstacle(dtype: torch.dtype, head: int, dropout: float, capability: tuple[int, int]) -> str | None:
+    if dtype not in _HALF:
+        return f"it supports bfloat16 and float16, and the states are {dtype}; training.bf16 and --bf16 change that"
+    if capability < SMALLEST_CAPABILITY:
+        return "it needs compute capability 8.0 (A100, RTX 30 and later), and this GPU has {}.{}".format(*capability)
+    if head > LARGEST_HEAD or head % HEAD_MULTIPLE:
+        return f"it supports heads of up to {LARGEST_HEAD}, in multiples of {HEAD_MULTIPLE}, and these have {head}"
+    if dropout:
+        return f"it has no dropout, and this attention has {dropout}"
+    return None
+
+
+@cache
+def _warn(reason: str) -> None:
+    _LOG.warning(
+        "SLOW ATTENTION: packed sentences and vision windows are read by one call of PyTorch's attention per length or "
+        "sentence, not by one variable-length kernel per layer: %s.",
+        reason,
+    )
+
+
+def _dtype(query: torch.Tensor) -> torch.dtype:
+    """The dtype of attention: autocast covers PyTorch's own, not this operator."""
+    kind = query.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
+
+
+def run_kernel(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bounds: Bounds, causal: bool, scaling: float | None
+) -> torch.Tensor:
+    """Attention within each segment: `query` (1, heads, L, width), `key` and `value` (1, key heads, L, width).
+
+    Returns (1, L, heads, width), in the dtype of autocast where it is on. `scaling` None: 1 / sqrt(width).
+    """
+    dtype, offsets, longest = _dtype(query), bounds.device, bounds.longest
+    queries, keys, values = (tensor.squeeze(0).transpose(0, 1).to(dtype) for tensor in (query, key, value))
+    output = varlen_attn(
+        queries,  # (L, heads, width), and so are keys and values
+        keys,
+        values,
+        offsets,
+        offsets,
+        longest,
+        longest,
+        scale=scaling,
+        window_size=_CAUSAL if causal else _BIDIRECTIONAL,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    assert isinstance(output, torch.Tensor)  # noqa: S101 (a tuple only with return_aux)
+    return output.unsqueeze(0)
 
 
 AttentionInterface.register(WITHIN_SENTENCES, within_sentences)
