@@ -17,7 +17,7 @@ from vlm_agent.evaluation.scoring.aitz import rules
 from vlm_agent.geometry import TAP_DISTANCE
 from vlm_agent.models.features import preprocessing, towers
 from vlm_agent.models.qwen_vl import model as qwen_vl
-from vlm_agent.models.qwen_vl_2023 import configuration as qwen_vl_2023
+from vlm_agent.models.qwen_vl_2023 import published as qwen_vl_2023
 from vlm_agent.models.weights.precision import quantise
 
 CLIP = (tuple(OPENAI_CLIP_MEAN), tuple(OPENAI_CLIP_STD))
