@@ -46,6 +46,15 @@ def test_headings_that_links_name_exist(page):
             assert heading in [re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings], link
 
 
+def test_pages_that_code_recipes_and_scripts_name_exist():
+    files = [
+        path for folder in ("vlm_agent", "eval", "recipes", "slurm", "studies") for path in (ROOT / folder).rglob("*")
+    ]
+    texts = [path.read_text(encoding="utf-8") for path in files if path.suffix in (".py", ".yaml", ".sh", ".sbatch")]
+    named = {name for text in texts for name in re.findall(r"\bdocs/(\w+\.md)|DOCS / '(\w+\.md)'", text)}
+    assert {page for names in named for page in names if page} <= {page.name for page in READ}
+
+
 def test_modules_that_the_page_extending_names_exist():
     text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
     names = re.findall(r"`([a-z_]+(?:/[a-z_0-9]+)*(?:\.py|/))`", text)
