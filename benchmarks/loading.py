@@ -26,7 +26,7 @@ from vlm_agent.agents.controls import controls_of
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest
 from vlm_agent.evaluation.offline.parts import Parts
-from vlm_agent.evaluation.offline.predict import passes_of, predict
+from vlm_agent.evaluation.offline.run import passes_of, predict
 from vlm_agent.files.jobs import ArrayTask
 from vlm_agent.models.decoding import Prefill, growing_cache
 from vlm_agent.models.qwen_vl.processor import CHAT_TURNS, QwenVLCollator

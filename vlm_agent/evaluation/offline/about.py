@@ -1,16 +1,28 @@
-"""Where the texts come from that an agent reads in an offline evaluation: a line for each in the report.
+"""What metrics and report state about an evaluation beside its scores.
 
-An annotation knows the goal and the true action, so no phone provides it. Those of `vlm-agent annotate`, which are
-named in the manifest of the shards, know less. A recorded text that equals what the screen's elements and activity
-give (`texts/phone.py`) is counted as the phone's.
+- The episodes: how many of the split, and whether they are those of published numbers.
+- Training: how many of the scored episodes the agent's model was trained on. A score on them does not measure
+  generalisation.
+- Texts: where those come from that the agent read. An annotation knows the goal and the true action, so no phone
+  provides it. The annotations of `vlm-agent annotate`, which are named in the manifest of the shards, know less. A
+  recorded text that equals what the screen's elements and activity give (`texts/phone.py`) is counted as the phone's.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
+from vlm_agent.agents import AgentSettings
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode
+from vlm_agent.evaluation.benchmark import Benchmark
+from vlm_agent.evaluation.published_split import compare_split, is_published_data
+from vlm_agent.evaluation.report.published import has_published_numbers
 from vlm_agent.texts.phone import result_text, screen_text
+
+LISTED = 20
+"""Ids of such episodes in metrics.json; all are counted."""
+
 
 PHONE = "activity and elements of the screen, as any phone gives"
 ANNOTATION = "annotation, made with goal and true action known; no phone gives it"
@@ -26,6 +38,47 @@ _NAMES = {
     "think": "earlier thoughts",
     "action": "earlier action descriptions",
 }
+
+
+def about_episodes(benchmark: Benchmark, dataset: ShardDataset, chosen: Sequence[int]) -> dict[str, Any]:
+    """What metrics record of the scored episodes; `published_split` only for a benchmark with published numbers,
+    and data of that kind."""
+    about = {
+        "benchmark": benchmark.name,
+        "split": benchmark.split,
+        "episodes": len(chosen),
+        "episodes_in_split": len(dataset),
+    }
+    if not has_published_numbers(benchmark.name) or not is_published_data(dataset):
+        return about
+    return about | {"published_split": compare_split(benchmark.published_split, dataset, chosen)}
+
+
+def trained_on(settings: AgentSettings, scored: Iterable[str]) -> dict[str, Any]:
+    """`count`: of the episodes with the ids `scored`, those that the model was trained on; `first`: some of their ids;
+    `unknown`: why there may be more. {} for an agent without a run."""
+    run = settings.learned_by
+    if run is None:
+        return {}
+    from vlm_agent.models.weights.learned import LEARNED_FILE, read_learned
+
+    learned = read_learned(run)
+    if learned is None:
+        return {"unknown": f"the run has no {LEARNED_FILE}, which earlier versions did not write"}
+    found = sorted(set(learned.ids) & set(scored))
+    counted: dict[str, Any] = {"count": len(found)} | ({"first": found[:LISTED]} if found else {})
+    if learned.unknown_base is not None:
+        counted["unknown"] = f"the episodes of its base {learned.unknown_base} are not recorded"
+    return counted
+
+
+def trained_on_fact(counted: dict[str, Any], episodes: int) -> dict[str, str]:
+    """The line for terminal, report and card, of the result of `trained_on` and the number of scored episodes."""
+    if not counted:
+        return {}
+    known = f"{counted['count']:,} of {episodes:,}" if "count" in counted else ""
+    unknown = f"unknown: {counted['unknown']}" if "unknown" in counted else ""
+    return {"scored episodes that the run was trained on": "; others ".join(filter(None, [known, unknown]))}
 
 
 def text_origins(dataset: ShardDataset, chosen: Iterable[int], text_inputs: Sequence[str]) -> dict[str, str]:
