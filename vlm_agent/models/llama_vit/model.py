@@ -23,7 +23,7 @@ from vlm_agent.models.attention import packed_options, to_device
 from vlm_agent.models.llama_vit.projectors import merged, projector_kind
 from vlm_agent.models.loss import SupervisedOutput, filled, supervise
 from vlm_agent.models.pretrained import explain_missing_extras
-from vlm_agent.models.weights import zero3
+from vlm_agent.models.weights.precision import seen_dtype
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
 from vlm_agent.sentences.packing import places
 
@@ -155,7 +155,7 @@ class LlamaViT(PreTrainedModel):
 
     def _normalise(self, screens: torch.Tensor) -> torch.Tensor:
         # Cast first: in mixed precision on a CPU, normalising in float32 takes a tenth of a training step.
-        kind, own = screens.device.type, zero3.dtype(next(self.vision.parameters()))
+        kind, own = screens.device.type, seen_dtype(next(self.vision.parameters()))
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else own
         pixels = screens.to(dtype=dtype, memory_format=torch.channels_last)
         means, stds = self.config.image_mean, self.config.image_std
