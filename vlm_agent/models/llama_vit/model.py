@@ -159,10 +159,9 @@ class LlamaViT(PreTrainedModel):
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else own
         pixels = screens.to(dtype=dtype, memory_format=torch.channels_last)
         means, stds = self.config.image_mean, self.config.image_std
-        scale = [1 / (255 * std) for std in stds]
-        shift = [-mean / std for mean, std in zip(means, stds, strict=True)]
-        scales, shifts = (to_device(values, screens.device, dtype).view(3, 1, 1) for values in (scale, shift))
-        return pixels.mul_(scales).add_(shifts)
+        factors = [1 / (255 * std) for std in stds], [-mean / std for mean, std in zip(means, stds, strict=True)]
+        scale, shift = (to_device(values, screens.device, dtype).view(3, 1, 1) for values in factors)
+        return pixels.mul_(scale).add_(shift)
 
     def _feature_map(self, pixels: torch.Tensor) -> torch.Tensor:
         """(N, channels, rows, columns) of any encoder; patch sequences are unfolded to a grid."""
