@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from vlm_agent.models.attention import packed_options, to_device
 from vlm_agent.models.loss import ReadsRows, SupervisedOutput, filled, supervise
 from vlm_agent.models.qwen_vl.vision_kernels import add_deepstack_by_index, tower_options
-from vlm_agent.models.weights import zero3
+from vlm_agent.models.weights.precision import seen_dtype
 from vlm_agent.sentences import SCREEN_TOKEN
 from vlm_agent.sentences.packing import places
 
@@ -134,7 +134,7 @@ class ReadsScreens(ReadsRows):
         mean, std = (to_device(values, patches.device).view(3, 1, 1, 1) for values in (self.image_mean, self.image_std))
         frames = self.config.vision_config.temporal_patch_size
         pixels = ((patches.unsqueeze(2) / 255 - mean) / std).expand(-1, -1, frames, -1, -1)
-        return pixels.flatten(1).to(zero3.dtype(next(self.vision.parameters())))
+        return pixels.flatten(1).to(seen_dtype(next(self.vision.parameters())))
 
 
 class Qwen2VLForConditionalGeneration(ReadsScreens, transformers.Qwen2VLForConditionalGeneration):

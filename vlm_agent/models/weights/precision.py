@@ -22,7 +22,6 @@ from torch.nn import functional
 
 from vlm_agent.errors import UserError
 from vlm_agent.files.installation import install_line
-from vlm_agent.models.weights.zero3 import size
 from vlm_agent.recipe.model import Quantisation
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -45,6 +44,12 @@ def has_bf16() -> bool:
     if torch.cuda.is_available():
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return torch.cpu._is_amx_tile_supported()  # torch has no public function for it
+
+
+def seen_dtype(parameter: nn.Parameter) -> torch.dtype:
+    """The dtype in which a module sees its weight. Under ZeRO-3 and bfloat16, a partitioned weight of a float32
+    checkpoint is float32 between the passes of its module, and bfloat16 within."""
+    return getattr(parameter, "ds_tensor", parameter).dtype
 
 
 def exact_depthwise(model: nn.Module) -> None:
@@ -225,7 +230,7 @@ def dequantise(model: nn.Module) -> nn.Module:
 def weight_count(parameter: nn.Parameter) -> int:
     """The number of weights in a parameter before nf4 packed two into a byte and ZeRO-3 partitioned it."""
     state = getattr(parameter, "quant_state", None)
-    return size(parameter) if state is None else state.shape.numel()
+    return getattr(parameter, "ds_numel", parameter.numel()) if state is None else state.shape.numel()
 
 
 _BITS: dict[str, Quantisation] = {"Params4bit": "nf4", "Int8Params": "int8"}
