@@ -2,7 +2,7 @@
 
 import random
 
-from vlm_agent.recipe.drawn import CollageRecipe
+from shipped_weights.phone_vlm_tiny.settings import CollageRecipe
 from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.drawing.glyphs import GLYPHS
 from vlm_agent.simulator.drawing.theme import mix
