@@ -38,7 +38,8 @@ SIZES = ((448, 208), (1440, 720), (2400, 1080))
 
 
 class Cost(NamedTuple):
-    """Of one call, in ms: the median time, and the mean processor time of phone, client and adb's server together."""
+    """The cost of one call, in ms: the median time, and the mean processor time of phone, client and adb's server
+    together."""
 
     wall: float
     processor: float

@@ -75,7 +75,8 @@ def patch_embedding(patches: int, device: str, dtype: torch.dtype) -> dict:
 
 
 def attention(lengths: list[int], device: str, dtype: torch.dtype) -> dict:
-    """Of one layer. `loop` is transformers' way without flash-attn, its three reads of the bounds included."""
+    """Attention of one layer. `loop` is transformers' way without flash-attn, its three reads of the bounds
+    included."""
     bounds = torch.tensor([0, *lengths], device=device, dtype=torch.int32).cumsum(0, dtype=torch.int32)
     query, key, value = torch.randn(3, sum(lengths), HEADS, WIDTH // HEADS, device=device, dtype=dtype)
     one = [tensor.transpose(0, 1).unsqueeze(0) for tensor in (query, key, value)]

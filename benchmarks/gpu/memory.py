@@ -62,7 +62,7 @@ def measure(options: argparse.Namespace) -> dict:
 
 
 def attention_calls(run: Run, row: dict[str, torch.Tensor], way: str) -> dict[str, int]:
-    """Of a forward pass; the calls are counted and not made."""
+    """The calls of a forward pass; the calls are counted and not made."""
     calls: Counter[str] = Counter()
 
     def sdpa(query, key, value, *_, is_causal=False, **__):

@@ -19,7 +19,7 @@ import torch
 
 CHECKS = ("sharding", "resume", "merge", "evaluation")
 TOLERANCE = 0.01
-"""Of losses, relative: other orders of summation in bfloat16."""
+"""The difference of losses, relative: other orders of summation in bfloat16."""
 RANKS_ON_CPU = 2
 EPISODES = 60
 RECIPE = Path("recipes/phone_vlm_tiny_lora.yaml")

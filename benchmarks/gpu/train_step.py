@@ -168,7 +168,7 @@ def peak_flops(device: str) -> float | None:
 
 
 def workload(run: Run, row: dict[str, torch.Tensor], items: int) -> Workload:
-    """Of a row with `items` supervised tokens, whose screens all have the shape's size."""
+    """The work of a row with `items` supervised tokens, whose screens all have the shape's size."""
     lengths = np.diff(row["cu_seqlens"])
     screens = len(row["screens" if "screens" in row else "grids"])
     size = run.processor.screens.fitted(*run.shape.screen)

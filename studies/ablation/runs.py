@@ -218,7 +218,7 @@ def stored_features(data: Path, recipe: Path, form: str) -> Path:
 
 
 def cpu_seconds_of_children() -> float:
-    """Of the finished child processes, and of theirs."""
+    """Seconds of the finished child processes, and of theirs."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

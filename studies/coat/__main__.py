@@ -137,7 +137,7 @@ def show_result(result: dict) -> None:
 
 
 def written_thoughts(options: argparse.Namespace) -> dict:
-    """Of the arms that write thoughts: shares in percent, and examples of the first seed."""
+    """The thoughts of the arms that write thoughts: shares in percent, and examples of the first seed."""
     runs = [run for run in runs_of(options) if WRITTEN in run.derived]
     found: dict[str, dict] = {}
     for run in runs:

@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 
 STEPS = 250
-"""Of training; a trajectory each, or as many single steps as a trajectory has."""
+"""Steps of training; a trajectory each, or as many single steps as a trajectory has."""
 
 DEMONSTRATIONS = 250
 """In table 5, so that arms of single steps do not learn from more goals and phones than one of whole trajectories."""

@@ -24,7 +24,7 @@ MEMORY_SCORES = "memory"
 """The key of these scores in a record."""
 
 COSTS = {"tokens read": ("cost", "tokens_read"), "tokens written": ("cost", "tokens_written")}
-"""Of an episode; what a step reads is counted whole, whether a decoder has it in its cache or not."""
+"""The costs of an episode; what a step reads is counted whole, whether a decoder has it in its cache or not."""
 
 FIGURES = SCORES | COSTS
 SECONDS = "CPU seconds an episode"
@@ -50,7 +50,8 @@ def figures_of(run: Run) -> dict[str, float | None]:
 
 
 def memory_scores(run: Run, data: Path, benchmark: Path) -> dict[str, float | None]:
-    """Of a run with its files: `MEMORY`, and the number of `memory episodes`. `data`: of `make_memory_goals`."""
+    """The scores of a run with its files: `MEMORY`, and the number of `memory episodes`. `data`: of
+    `make_memory_goals`."""
     folder = run.folder / MEMORY_SCORES
     if not (folder / METRICS).is_file():
         words = ("--checkpoint", run.trained, "--shards", data / "shards", "--benchmark", benchmark, "--no-controls")
@@ -109,9 +110,11 @@ def kinds(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
 
 
 def gap(figures: Mapping[str, OfSeeds], family: str) -> dict[str, dict] | None:
-    """Of what a model with its own plans gets wrong, the points that the expert's plan mends (planning) and those that
-    remain with it (grounding), and the share of planning in percent: means over seeds with Student's intervals. None
-    without both arms of a seed."""
+    """The points that a model with its own plans loses and the expert's plan mends (planning), those that remain with
+    it (grounding), and the share of planning in percent: means over seeds with Student's intervals.
+
+    None without both arms of a seed.
+    """
     own, with_plan = (figures.get(f"{family}, {name}", {}) for name in ("own plan", "expert's plan"))
     seeds = sorted(own.keys() & with_plan.keys())
     if not seeds:

@@ -62,7 +62,7 @@ STEPS, QUICK_STEPS, QUICK_LIMIT = 250, 4, 3
 
 @dataclass(frozen=True)
 class Answers:
-    """Of test chats: `nats` and whether the answer `is_right` for each, and the `tokens` of the whole chat."""
+    """Answers of test chats: `nats` and whether the answer `is_right` for each, and the `tokens` of the whole chat."""
 
     nats: list[float]
     is_right: list[bool]

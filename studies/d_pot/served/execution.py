@@ -20,7 +20,8 @@ from vlm_agent.evaluation.comparison.records import Records
 from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, TRAIN, Stage, Stages
 
 SECONDS = {"simulate": 0.2, "convert": 0.05, "chats": 0.1, TRAIN: 1.25, OFFLINE: 1.2, ONLINE: 3.0, SMOLLM2: 200.0}
-"""Of a unit of work, before a stage of its kind has finished: an episode, a step of training, an episode's requests."""
+"""Seconds of a unit of work, before a stage of its kind has finished: an episode, a step of training, an episode's
+requests."""
 
 
 @dataclass(frozen=True)

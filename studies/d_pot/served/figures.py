@@ -182,7 +182,7 @@ def _share(row: Row, scorer: str, of: str = "overall") -> str | None:
 
 
 def _server(row: Row, name: str) -> float | None:
-    """Of an episode; None where the log has no request."""
+    """The seconds of an episode; None where the log has no request."""
     return row["server"][name] / row["episodes"] if row["server"]["requests"] else None
 
 

@@ -18,7 +18,7 @@ RECIPE = ROOT / "recipes/comparison/text_chats_tiny.yaml"
 BENCHMARK = ROOT / "studies/d_pot/simulated_phone.yaml"
 D_POT, NONE = "d_pot", "none"
 PLAYED = (NONE, D_POT)
-"""Those that also do online tasks, and that SmolLM2 answers."""
+"""The modes that also do online tasks, and that SmolLM2 answers."""
 
 SMOLLM2 = "smollm2"
 

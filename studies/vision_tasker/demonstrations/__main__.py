@@ -69,7 +69,7 @@ SIZES = {
     "settings_tasks": 16,
 }
 MAX_TOKENS = 80
-"""Of a reply. Those of the chats have fewer; one that does not end costs no more."""
+"""The tokens of a reply. Replies in the chats have fewer; one that does not end costs no more."""
 
 QUICK = {"simulated": 60, "episodes": 6, "settings_episodes": 2, "steps": 4, "tasks": 2, "settings_tasks": 1}
 ABOUT = {

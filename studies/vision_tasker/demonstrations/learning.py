@@ -29,10 +29,10 @@ from vlm_agent.training.run_folder.layout import FINISHED
 RECIPE = ROOT / "recipes/comparison/text_chats_tiny.yaml"
 AGENT = ROOT / "eval/agents/vision_tasker_html.yaml"
 SHARE = 0.5
-"""Of episodes whose prompts have a demonstration."""
+"""The share of episodes whose prompts have a demonstration."""
 
 OTHER_SEED = 1
-"""Of the simulation of the store. Seed 0 simulates the episodes of the chats and the tasks."""
+"""The seed of the simulation of the store. Seed 0 simulates the episodes of the chats and the tasks."""
 
 TRAINED_ON, STORED = "chats", "store"
 
@@ -54,7 +54,7 @@ def train(options: Namespace, console: Console) -> Path:
 
 
 def settings_traces(options: Namespace, console: Console) -> list[Attempt]:
-    """Of the expert: half of the tasks are for chats, the other half for the store."""
+    """Traces of the expert: half of the tasks are for chats, the other half for the store."""
     seeds = seeds_of(2 * options.settings_episodes, tested=False)
     half = len(seeds) // 2
     groups = (SettingsPhones(TRAINED_ON, seeds[:half]), SettingsPhones(STORED, seeds[half:]))

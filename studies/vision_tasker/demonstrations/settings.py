@@ -30,7 +30,7 @@ Plan = Sequence[tuple[str, str]]
 
 
 def seeds_of(count: int, tested: bool) -> tuple[int, ...]:
-    """Of `count` tasks. No goal is both tested and trained on; a tested goal occurs once."""
+    """The seeds of `count` tasks. No goal is both tested and trained on; a tested goal occurs once."""
     found: dict[str, int] = {}
     for seed in range(SEEDS):
         goal = browser_task("settings", seed).goal

@@ -29,7 +29,7 @@ STEPS = 800
 AGENTS = ROOT / "eval/agents"
 
 MAX_TOKENS = 48
-"""Of a reply; the longest that is taught has about 30."""
+"""The tokens of a reply; the longest that is taught has about 30."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from vlm_agent.screens.understand import Readers
 from vlm_agent.simulator.demonstrations import simulate
 
 SIZE = (896, 416)
-"""Of a screen: at half of it texts are 8 pixels high, which no OCR reads."""
+"""The size of a screen: at half of it texts are 8 pixels high, which no OCR reads."""
 
 
 def make_data(folder: Path, episodes: int, tests: int) -> None:

@@ -41,7 +41,7 @@ PAIRS = (("words read", "html read"), ("html read", "html given"), ("words read"
 
 
 def next_element(run: Run) -> dict[str, Any]:
-    """Of the expert's taps in the test episodes, in percent, those that the agent answers with a tap that does the same
+    """The percentage of the expert's taps in the test episodes that the agent answers with a tap that does the same
     on the phone: the same widget is under both fingers, whatever the input calls it. `verdicts`: by episode, 1 or 0 for
     each of its taps."""
     predicted = {

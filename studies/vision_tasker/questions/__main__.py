@@ -62,7 +62,7 @@ QUESTIONS = {"status": 0.3, "content": 0.5, "count": 0.2}
 """Share of each kind of the 500 questions; what one lacks the next has more."""
 
 VERSION = 1
-"""Of the files of screens."""
+"""The version of the files of screens."""
 
 
 def views_of(truth: Truth, understood: Understood) -> dict[str, View]:

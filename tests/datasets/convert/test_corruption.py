@@ -14,7 +14,7 @@ from vlm_agent.datasets.sources.aitw import encode_step
 
 KINDS = (*OF_FEATURES, *OF_WIRE, None)
 TIMES = 43
-"""Of each kind."""
+"""The damage of each kind."""
 
 FILES, EPISODES_A_FILE, STEPS = 40, 16, 4
 

@@ -155,7 +155,8 @@ class DynamicPlanningAgent(PromptedAgent):
         return self.answer_with_calls(lambda replies: self._answer(situation, replies))
 
     def _plan_for(self, episode: Episode, turn: int) -> Plan | None:
-        """That of a file or shards. A later one than that of `turn` would describe screens that are not shown yet."""
+        """The plan of a file or shards. A later one than that of `turn` would describe screens that are not shown
+        yet."""
         if self.plans is None:
             return None
         if episode.id not in self.plans:

@@ -25,7 +25,7 @@ from vlm_agent.files.console import new_table
 from vlm_agent.files.pages import page_environment, words
 
 _WIDTH = 240
-"""Of a picture, in pixels."""
+"""The width of a picture, in pixels."""
 
 _WORDS = 90
 _COST_FORMS = {

@@ -26,7 +26,7 @@ from vlm_agent.models.run_layout import trained
 from vlm_agent.training.run_folder.status import read_status
 
 MOST_ENTRIES = 500
-"""Of a page; an online evaluation has one trace per task and run."""
+"""The limit of a page; an online evaluation has one trace per task and run."""
 
 _DEPTH = 6
 _REMEDY = "run the command that wrote it again"

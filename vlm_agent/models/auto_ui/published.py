@@ -28,7 +28,7 @@ _IN_PROJECTION = "mha_layer.in_proj_"
 
 
 def our_configuration(content: dict[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> AutoUiConfig:
-    """Of the keys of the published config.json and the shapes of its weights, by name.
+    """Our configuration from the published config.json and the shapes of its weights, by name.
 
     Features have the size that `image_dense` takes; which extractor made them is not stored with the weights. Raises
     CheckpointError without `image_dense`, and for keys with a value that no T5 can have.

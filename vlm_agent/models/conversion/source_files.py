@@ -12,7 +12,7 @@ from vlm_agent.files.installation import DOCS
 from vlm_agent.files.weight_files import check_file, check_folder
 
 BYTES = {"BF16": 2, "F16": 2, "F32": 4}
-"""Of a number, by the dtypes that are read."""
+"""Bytes of a number, by the dtypes that are read."""
 
 _NAMED = 5
 

@@ -120,14 +120,14 @@ class CostModel(Protocol):
     """The cost of one model, by its configuration. Every family brings one."""
 
     def workload(self, batch: Mapping[str, Any]) -> Workload:
-        """Of a batch as the family's processor collates it.
+        """The work of a batch as the family's processor collates it.
 
         Called at every step with tensors on the model's device: it reads their shapes and plain numbers, never their
         values, which would wait for a GPU.
         """
 
     def flops(self, load: Workload, train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
-        """Of a training step's forward and backward passes. `rank` is LoRA's."""
+        """FLOPs of a training step's forward and backward passes. `rank` is LoRA's."""
 
     def activation_bytes(
         self, load: Workload, train: TrainedParts, lora: Lora, precision: Precision, checkpointing: bool
@@ -155,7 +155,7 @@ def causal_pairs(lengths: ArrayLike) -> int:
 
 
 def linear_flops(maps: Iterable[tuple[int, int]], rows: int, training: Training, rank: int, reached: bool) -> Flops:
-    """Of linear maps (inputs, outputs), each on `rows` vectors. `reached`: the input needs a gradient."""
+    """FLOPs of linear maps (inputs, outputs), each on `rows` vectors. `reached`: the input needs a gradient."""
     forward = backward = 0
     for inputs, outputs in maps:
         plain = 2 * inputs * outputs * rows
@@ -169,6 +169,6 @@ def linear_flops(maps: Iterable[tuple[int, int]], rows: int, training: Training,
 
 
 def attention_flops(width: int, pairs: int, backward: bool) -> Flops:
-    """Of heads `width` wide together, over `pairs` of query and key; with a backward pass or without."""
+    """FLOPs of heads `width` wide together, over `pairs` of query and key; with a backward pass or without."""
     forward = 4 * width * pairs
     return Flops(forward, 2 * forward if backward else 0)

@@ -104,7 +104,7 @@ class DecoderOnlyCost(CostModel):
 
     @abstractmethod
     def screen_flops(self, size: tuple[int, int], train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
-        """Of one screen of this size, from pixels or patches to projected tokens."""
+        """FLOPs of one screen of this size, from pixels or patches to projected tokens."""
 
     @abstractmethod
     def screen_bytes(
@@ -114,7 +114,7 @@ class DecoderOnlyCost(CostModel):
         all."""
 
     def workload(self, batch: Mapping[str, Any]) -> Workload:
-        """Of a row of `sentences.packing.pack`."""
+        """The work of a row of `sentences.packing.pack`."""
         return Workload(
             tokens=sum(batch["lengths"]),
             pairs=causal_pairs(batch["lengths"]),
@@ -142,7 +142,7 @@ class DecoderOnlyCost(CostModel):
 def decoder_flops(
     decoder: DecoderShape, train: TrainedParts, rank: int, load: Workload, reached: bool, checkpointing: bool
 ) -> Flops:
-    """Of the language model, head included. `reached`: its input needs a gradient."""
+    """FLOPs of the language model, head included. `reached`: its input needs a gradient."""
     kind, rows = train.language_model, load.tokens
     trained = kind != "frozen"
     inner = reached or trained

@@ -36,7 +36,7 @@ class LlamaViTCost(DecoderOnlyCost):
 
 @lru_cache(maxsize=16)
 def screen_flops(config: str, train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
-    """Of one screen through the encoder and projector of a `LlamaViTConfig`, as JSON."""
+    """FLOPs of one screen through the encoder and projector of a `LlamaViTConfig`, as JSON."""
     model = _screen_model(config, train, rank)
     with FlopCounterMode(display=False) as counter:
         seen, _ = model.see(torch.empty(1, 3, *model.config.screen_size, device="meta"))

@@ -90,7 +90,7 @@ def _trained_layers_bytes(tower: TowerShape, width: int, checkpointing: bool) ->
 
 
 def tower_flops(tower: TowerShape, train: TrainedParts, rank: int, size: tuple[int, int], checkpointing: bool) -> Flops:
-    """Of one screen of `size` patches (rows, columns) through a tower and its mergers."""
+    """FLOPs of one screen of `size` patches (rows, columns) through a tower and its mergers."""
     patches, tokens = size[0] * size[1], tower.tokens(*size)
     kind, trained = train.vision, train.vision != "frozen"
     stem = linear_flops([(tower.patch_values, tower.width)], patches, "full" if kind == "full" else "frozen", 0, False)

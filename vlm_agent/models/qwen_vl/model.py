@@ -25,10 +25,10 @@ from vlm_agent.sentences.packing import places
 
 IMAGE_MEAN = (0.48145466, 0.4578275, 0.40821073)
 IMAGE_STD = (0.26862954, 0.26130258, 0.27577711)
-"""Of CLIP, which Qwen2-VL and Qwen2.5-VL take."""
+"""The deviation of CLIP, which Qwen2-VL and Qwen2.5-VL take."""
 
 IMAGE_MEAN_3 = IMAGE_STD_3 = (0.5, 0.5, 0.5)
-"""Of Qwen3-VL."""
+"""Mean and deviation of Qwen3-VL."""
 
 
 class ReadsScreens(ReadsRows):

@@ -40,7 +40,8 @@ CHAT_TEMPLATE = """\
 {{- '<|im_start|>assistant\\n' -}}
 {%- endif -%}
 """
-"""Of a conversation in the words of training, the text that training wrote; published tokenizers have no start mark."""
+"""The template of a conversation in the words of training, the text that training wrote; published tokenizers have no
+start mark."""
 
 
 def save_for_serving(

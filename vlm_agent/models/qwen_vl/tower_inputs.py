@@ -23,7 +23,7 @@ _LONGEST = {"cu_seqlens": "max_seqlen", "cu_window_seqlens": "max_window_seqlen"
 
 
 def tower_inputs(grids: torch.Tensor, vision: PretrainedConfig) -> dict[str, Any]:
-    """Of `grids`, int64 (screens, 3) on the CPU: time, rows and columns of patches.
+    """The inputs of `grids`, int64 (screens, 3) on the CPU: time, rows and columns of patches.
 
     `position_ids` int64 (patches, 2); `cu_seqlens` int32 (screens + 1,). Qwen2.5-VL: `window_index` int64 (visual
     tokens,), `cu_window_seqlens` int32 (windows + 1,). Qwen3-VL: `interp_indices` int64 and `interp_weights` float32

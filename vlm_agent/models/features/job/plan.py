@@ -31,7 +31,7 @@ class FeaturePlan:
         return {**self.settings.model_dump(), "digest": self.digest, "precision": self.precision}
 
     def content(self) -> dict:
-        """As JSON. `described` decides the output; the shards' path may differ between machines."""
+        """The plan as JSON. `described` decides the output; the shards' path may differ between machines."""
         described = {
             "extractor": self.extractor(),
             "tokens": self.shape[0],
