@@ -14,12 +14,12 @@ import numpy as np
 from shipped_weights.phone_vlm_tiny.drawn.collage import collage
 from shipped_weights.phone_vlm_tiny.drawn.words import COMMON_WORDS, any_word, phone_words, train_goals
 from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe, DrawnScreenRecipe, RandomWalkRecipe
+from shipped_weights.screens.styles import SIZES, sample_style
 from vlm_agent.episodes import Action, Step, UiElement
 from vlm_agent.simulator import SimulatedPhone
 from vlm_agent.simulator.drawing.glyphs import GLYPHS
 from vlm_agent.simulator.drawing.icons import element_type
 from vlm_agent.simulator.phone import random_popup
-from vlm_agent.simulator.styles import SIZES, sample_style
 
 _COLLAGE_WORDS, _WALK_WORDS = 60, 20
 _VOCABULARY_SCREENS = 100
