@@ -141,7 +141,7 @@ def test_a_gzip_file_may_end_or_be_damaged_anywhere(tmp_path):
         originals = {episode.id: episode for episode in episodes}
         for got in dataset:
             assert_same_episode(got, originals.pop(got.id))
-        assert not originals or lines, "an episode has gone and nothing was said"
+        assert not originals or lines, "an episode is missing without a message"
 
 
 def test_flipped_bits_anywhere_in_a_payload_raise_nothing_and_are_counted(tmp_path):
