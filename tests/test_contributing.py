@@ -194,7 +194,7 @@ TESTS = (
     "tests/devices",
     "tests/models/test_new_family.py",
 )
-"""Those that know all variants."""
+"""The tests that know all variants."""
 
 
 @pytest.fixture

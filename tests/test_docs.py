@@ -147,6 +147,24 @@ def test_words_are_found_in_docstrings_messages_identifiers_and_pages(check_word
     ]
 
 
+@pytest.mark.parametrize("folder", ["vlm_agent", "shipped_weights", "tests", "tools"])
+def test_docstrings_without_their_noun_are_found(check_words, tmp_path, folder):
+    code = [
+        '"""That of x."""',
+        "LIMIT = 1",
+        '"""Of a line."""',
+        "def f():",
+        '    """Often read."""',
+        '    return "Of y"',
+    ]
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "x.py").write_text("\n".join(code))
+    assert [line.partition(" (")[0] for _, line in check_words.findings(tmp_path)] == [
+        f"{folder}/x.py:1: That of",
+        f"{folder}/x.py:3: Of",
+    ]
+
+
 def test_a_word_fails_unless_it_is_kept_on_purpose(check_words, monkeypatch, capsys):
     monkeypatch.setattr(check_words, "KEPT", {})
     monkeypatch.setattr(check_words, "findings", lambda: [("vlm_agent/x.py", "vlm_agent/x.py:1: upon")])

@@ -23,11 +23,11 @@ from helpers.screens.exam import accuracy_by_task, answer_questions, held_out_qu
 from rich.console import Console
 from rich.table import Table
 
+from shipped_weights.phone_vlm_tiny.drawn.screens import DrawnScreen
+from shipped_weights.phone_vlm_tiny.lessons import Lessons
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.drawing.actions import draw_action
 from vlm_agent.episodes import Action, Step, UiElement
-from vlm_agent.pretraining.lessons import Lessons
-from vlm_agent.pretraining.screens import DrawnScreen
 
 RIGHT, WRONG = (20, 140, 60), (205, 40, 40)
 DRAWN, HEIGHT = 12, 640

@@ -28,6 +28,7 @@ from statistics import mean, stdev
 from rich.console import Console
 from rich.table import Table
 
+from shipped_weights.phone_vlm_tiny.settings import read_pretraining
 from vlm_agent.evaluation.offline.run import AGENT
 from vlm_agent.evaluation.scoring.metrics import headline
 from vlm_agent.models.run_layout import EMBEDDED
@@ -37,7 +38,7 @@ from vlm_agent.training.run_folder.layout import FINISHED
 
 ROOT = Path(__file__).resolve().parents[2]
 LORA, SCRATCH = ROOT / "recipes/phone_vlm_tiny_lora.yaml", ROOT / "recipes/llama_vit_tiny.yaml"
-PRETRAINING = ROOT / "recipes/pretrain_phone_vlm_tiny.yaml"
+PRETRAINING = ROOT / "shipped_weights/phone_vlm_tiny/pretrain.yaml"
 FIGURES = (("strict", "overall"), ("official", "overall"), ("strict", "memory_goals"), ("official", "memory_goals"))
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
 """Number of seeds → 97.5 % quantile of Student's t distribution."""
@@ -45,7 +46,7 @@ STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
 
 def base_network() -> tuple[str, ...]:
     """Overrides that give another Llama+ViT recipe the network and the action language of the base."""
-    model, language = read_recipe(PRETRAINING).model, read_recipe(LORA).action_language
+    model, language = read_pretraining(PRETRAINING, {})[0].model, read_recipe(LORA).action_language
     heads = model.language_model.config
     keys = {
         "model.screen_size": list(model.screen_size),

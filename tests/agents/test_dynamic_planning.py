@@ -179,8 +179,8 @@ def test_an_action_that_the_phone_refused_is_not_claimed(tmp_path, mode):
     with serving(model) as (url, _):
         for turn in (done, replace(done, failed=True)):
             agent(url, tmp_path, mode=mode).act("goal", [turn], screen)
-    said = [str(messages).count("the phone did not perform this action") for _, messages in model.asked]
-    assert sorted(said) == [*[0] * (len(said) - 1), 1]
+    notices = [str(messages).count("the phone did not perform this action") for _, messages in model.asked]
+    assert sorted(notices) == [*[0] * (len(notices) - 1), 1]
 
 
 # Screens, past, plans

@@ -52,7 +52,7 @@ def press(browser, key, **options):
 
 
 def type_into(browser, name, text):
-    """As a person does: through the browser's input, at the end of the text."""
+    """Types as a person does: through the browser's input, at the end of the text."""
     browser.run(f"document.getElementById('{name}').focus(), document.getElementById('{name}').select()")
     browser.call("Input.insertText", text=text)
 

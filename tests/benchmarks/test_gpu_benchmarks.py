@@ -48,7 +48,7 @@ def run(tmp_path: Path, *arguments: str) -> dict:
 
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory) -> dict:
-    """Of a Qwen2.5-VL whose head has 7B's share of the work, as recipes train it."""
+    """The memory of a Qwen2.5-VL whose head has 7B's share of the work, as recipes train it."""
     options = ["--shape", "qwen_7b_head", "--episodes", "2", "--checkpointing"]
     return run(tmp_path_factory.mktemp("memory"), "memory", *options)
 

@@ -142,18 +142,18 @@ def test_how_a_trace_ended_is_shown(trace, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("reached", "said"),
+    ("reached", "line"),
     [
         (None, "The trace does not state whether its goal was reached. Ended: complete"),
         (True, "Ended: complete. The goal was reached"),
         (False, "Ended: complete. The goal was not reached"),
     ],
 )
-def test_a_trace_states_whether_its_goal_was_reached(trace, tmp_path, capsys, reached, said):
+def test_a_trace_states_whether_its_goal_was_reached(trace, tmp_path, capsys, reached, line):
     heading = json.loads((trace / HEADING).read_text()) | {"reached": reached}
     write_checked(trace / HEADING, {key: value for key, value in heading.items() if key != CHECKSUM})
     assert record("--trace", trace, "--output", tmp_path / "shown.sqlite") == OK
-    assert said in capsys.readouterr().out.splitlines()
+    assert line in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.ocr

@@ -199,7 +199,7 @@ every_family = pytest.mark.parametrize("family", tiny_qwen.FAMILIES)
 
 @pytest.fixture(scope="module")
 def whole_checkpoints(tmp_path_factory) -> dict[str, Path]:
-    """Of each family a folder as transformers' own class saves it, knowing no limits."""
+    """A folder of each family, as transformers' own class saves it, knowing no limits."""
     folder = tmp_path_factory.mktemp("whole")
     for family in tiny_qwen.FAMILIES:
         model = families.shared(family).model

@@ -28,7 +28,7 @@ def published(folder) -> None:
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch, tmp_path):
-    """As in a process that has not asked the hub yet, with an empty cache."""
+    """The state in a process that has not asked the hub yet, with an empty cache."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("time.sleep", lambda seconds: None)

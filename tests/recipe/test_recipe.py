@@ -159,8 +159,6 @@ def test_a_key_without_a_default_is_required(path, content, key):
         ({"model.base": "x", "model.vlm.checkpoint": "x"}, "set one of base, vlm, encoder_decoder or language_model"),
         ({"model.min_pixels": "3136"}, "remove min_pixels; it has no effect with language_model"),
         ({"training.batch_tokens": "9", "training.batch_size": "1"}, "batch_size and batch_tokens exclude each other"),
-        ({"data.drawn": "{}", "data.shards": "x"}, "shards and drawn exclude each other; remove one of them"),
-        ({"data.shards": "null"}, "the source is missing; set shards or drawn"),
         ({"training.batch_size": "null", "training.batch_tokens": "100", "data.max_tokens": "101"}, "must fit"),
         ({"data.sentences": "elements", "data.max_tokens": "101"}, "give training.batch_size"),
         ({"model.vision": "null"}, "no effect with language_model without vision"),
@@ -207,7 +205,6 @@ def test_overrides_are_dotted_and_typed(path):
         ({"model.vision.checkpoint": "x"}, "model.vision.config"),
         ({"model.base": "runs/x"}, "model.vision"),
         ({"model.vlm.checkpoint": "x", "model.word_tokenizer": "null"}, "model.vision"),
-        ({"data.drawn": "{}", "training.batch_size": "4"}, "data.shards"),
     ],
 )
 def test_an_override_removes_the_keys_of_the_file_that_it_excludes(path, overrides, absent):
@@ -232,8 +229,7 @@ def test_an_override_by_null_removes_nothing_else(path):
 @pytest.mark.parametrize("shipped", [path for path in shipped_files() if path.parent.name == "recipes"], ids=str)
 def test_steps_and_epochs_of_every_shipped_recipe_can_be_overridden(shipped):
     assert read_recipe(shipped, {"training.steps": "100"}).training.epochs is None
-    if read_recipe(shipped).data.drawn is None:
-        assert read_recipe(shipped, {"training.epochs": "2"}).training.steps is None
+    assert read_recipe(shipped, {"training.epochs": "2"}).training.steps is None
 
 
 @pytest.mark.parametrize(("written", "number"), [("1e-4", 1e-4), ("2E3", 2000.0), ("1.5e-05", 1.5e-5), ("1", 1.0)])

@@ -10,9 +10,9 @@ import random
 import numpy as np
 import pytest
 
-from vlm_agent.pretraining.collage import collage
-from vlm_agent.pretraining.screens import draw_screen
-from vlm_agent.recipe.drawn import CollageRecipe, DrawnRecipe
+from shipped_weights.phone_vlm_tiny.drawn.collage import collage
+from shipped_weights.phone_vlm_tiny.drawn.screens import draw_screen
+from shipped_weights.phone_vlm_tiny.settings import CollageRecipe, DrawnRecipe
 from vlm_agent.simulator import SPLITS, SimulatedPhone
 from vlm_agent.simulator.demonstrations import simulate_episode
 from vlm_agent.simulator.drawing.canvas import Canvas

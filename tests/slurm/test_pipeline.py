@@ -33,7 +33,7 @@ end with weights that differ in their third digit. Answers learned this well hav
 on any CPU; after fewer steps, or at a constant rate, the two reports differ in a few answers."""
 
 SAME_LOSS = 0.02
-"""Of the last step, relative."""
+"""The tolerance of the last step, relative."""
 
 DONE = {name: {"COMPLETED"} for name in ("convert", "finish", "train", "evaluate", "report")}
 DONE |= {"failed": {"CANCELLED"}}

@@ -25,7 +25,7 @@ from vlm_agent.training.train import train
 
 ROOT = Path(__file__).resolve().parents[2]
 TOLERANCE = 2e-5
-"""Of weights in float32: the gradients of two ranks are summed in another order."""
+"""The tolerance of weights in float32: the gradients of two ranks are summed in another order."""
 
 _RANK = """
 import os, signal, sys

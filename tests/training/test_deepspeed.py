@@ -16,7 +16,7 @@ from vlm_agent.training.loop.preemption import EXIT_STATUS
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 6
 TOLERANCE = 2e-5
-"""Of an adapter's weights in float32: the gradients of two ranks are summed in another order."""
+"""The tolerance of an adapter's weights in float32: the gradients of two ranks are summed in another order."""
 
 _RANK = """
 import os, signal, sys

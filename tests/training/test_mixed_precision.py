@@ -35,7 +35,7 @@ def shards(tmp_path_factory) -> Path:
 
 
 def save_checkpoint(folder: Path, family: str) -> None:
-    """As it would be published."""
+    """The checkpoint as it would be published."""
     if family == "llama_vit":
         words = tiny.tokenizer()
         model = tiny.model(len(words))

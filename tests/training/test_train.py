@@ -100,7 +100,7 @@ def test_a_run_prints_trained_parameters_and_speed(finished):
 
 
 def test_the_record_counts_the_parameters_of_all_parts(finished):
-    """Of one part alone the count would be far off: the tiny vision tower and language model are of similar size."""
+    """For one part alone the count would be far off: the tiny vision tower and language model are of similar size."""
     folder, printed = finished
     parts = [line.split() for line in printed.splitlines() if line.endswith(" frozen") and " trained " in line]
     trained, frozen = (sum(int(line[index].replace(",", "")) for line in parts) for index in (1, 3))

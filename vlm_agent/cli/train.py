@@ -106,7 +106,7 @@ def _dry_run(recipe: "Recipe", options: argparse.Namespace, console: "Console") 
     from vlm_agent.training.dry_run.start import check_start
     from vlm_agent.training.dry_run.tables import print_dry_run
 
-    data_module = cast(ShardDataModule, data_module_of(recipe))  # `dry_run` rejects recipes that draw their data
+    data_module = cast(ShardDataModule, data_module_of(recipe))
     check_start(data_module)
     print_dry_run(console, dry_run(data_module, Target(find_gpu(options.gpu), options.gpus, options.mfu)))
 

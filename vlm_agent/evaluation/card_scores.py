@@ -77,7 +77,7 @@ def _about(about: Mapping[str, Any]) -> str:
 
 
 def _shares(of_run: Mapping[str, Any]) -> list[Share]:
-    """Of the overall sets; the official score next to the strict one."""
+    """The shares of the overall sets; the official score next to the strict one."""
     shares = []
     for measure, words in _MEASURES.items():
         for scorer in SCORERS:

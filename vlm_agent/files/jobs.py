@@ -48,7 +48,7 @@ _LONGEST = 200
 
 
 def _shortened(value: object) -> str:
-    """As JSON; a long value, such as a list of episode ids, is cut."""
+    """The value as JSON; a long value, such as a list of episode ids, is cut."""
     text = json.dumps(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"
 

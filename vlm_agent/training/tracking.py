@@ -77,7 +77,8 @@ class _Tracker:
     finish: Callable[[], None] = _nothing
 
     def variables(self, folder: Path, run: str | None) -> dict[str, str | None]:
-        """Of the environment in which the integration starts `run`, or one that the tracker names where it is None."""
+        """Variables of the environment in which the integration starts `run`, or one that the tracker names where it is
+        None."""
         absent = {name: value for name, value in self.defaults.items() if name not in os.environ}
         ours = {name: value.replace("{run}", str(folder)) for name, value in absent.items()}
         return {**ours, **_WITHOUT_WEIGHTS, **({} if self.continues is None else {self.continues: run})}

@@ -1,6 +1,7 @@
 """A training run, from a recipe to a run folder (`run_folder/layout.py` lists its files): read `_train` first."""
 
 import os
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -46,9 +47,9 @@ from vlm_agent.training.run_folder.run_lock import run_lock
 from vlm_agent.training.tracking import tracking_of
 
 
-def train(recipe: Recipe, console: Console) -> Path:
+def train(recipe: Recipe, console: Console, data_of: Callable[[Recipe], DataModule] = data_module_of) -> Path:
     """Trains `recipe` and returns its run folder. An interrupted run resumes from its newest complete checkpoint; of a
-    finished one nothing changes.
+    finished one nothing changes. `data_of`: makes the data module of the recipe.
 
     Under torchrun every rank calls this. Raises RecipeError where the folder holds a run of another recipe,
     DatasetError where another process trains into it, TrainingError where the loss or a gradient is not finite or the
@@ -63,7 +64,7 @@ def train(recipe: Recipe, console: Console) -> Path:
         return run
     lock = run_lock(run, console.print) if is_first_rank() else nullcontext()
     with Preemption() as preemption, lock, explained_full_disk(run):
-        _train(recipe, run, console, preemption)
+        _train(recipe, data_of, run, console, preemption)
         stopped = None if preemption.stopped_after is None else Stopped(preemption.report(run))
         ranks.leave()  # here, where nothing refers to the Trainer any more
         if stopped is not None:
@@ -71,7 +72,9 @@ def train(recipe: Recipe, console: Console) -> Path:
     return run
 
 
-def _train(recipe: Recipe, run: Path, console: Console, preemption: Preemption) -> None:
+def _train(
+    recipe: Recipe, data_of: Callable[[Recipe], DataModule], run: Path, console: Console, preemption: Preemption
+) -> None:
     hardware = f"{describe_device(model_device())}, {os.environ.get('WORLD_SIZE', '1')} rank(s)"
     if is_first_rank():
         console.print(hardware, highlight=False)
@@ -79,7 +82,7 @@ def _train(recipe: Recipe, run: Path, console: Console, preemption: Preemption) 
     tracking = tracking_of(recipe) if is_first_rank() else None
 
     # The data: which rows every step reads, known before any weight is loaded.
-    data = data_module_of(recipe)
+    data = data_of(recipe)
     stream, validation = data.stream(), make_validation(data)
     training_args = arguments(recipe, run, data.steps)
     refuse_unlike_precisions(training_args.bf16)

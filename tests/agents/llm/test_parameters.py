@@ -20,7 +20,7 @@ def error(message: str, status: int = 400, **more) -> Reply:
 
 
 def reasoning_model(_: int, body: dict) -> Reply:
-    """As OpenAI's o-series and GPT-5 answer."""
+    """A model that answers as OpenAI's o-series and GPT-5 answer."""
     if "max_tokens" in body:
         return error("Use 'max_completion_tokens' instead.", param="max_tokens", code="unsupported_parameter")
     if body.get("temperature", 1) != 1:

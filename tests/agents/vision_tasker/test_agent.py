@@ -21,7 +21,7 @@ from vlm_agent.agents.loading import agent_settings
 from vlm_agent.agents.vision_tasker import VisionTaskerSettings
 from vlm_agent.agents.vision_tasker.agent import VisionTaskerAgent
 from vlm_agent.agents.vision_tasker.lessons import reply_of
-from vlm_agent.agents.vision_tasker.prompts import PROMPTS, Prompts
+from vlm_agent.agents.vision_tasker.prompts import PROMPTS, VisionTaskerPrompts
 from vlm_agent.cli import OK, main
 from vlm_agent.episodes import Action, ActionKind, Screen, UiElement, recorded_screen
 from vlm_agent.errors import UserError
@@ -136,7 +136,7 @@ def test_chinese_prompts_words_and_lines(step):
 
 def test_both_languages_have_the_same_prompts():
     for language, path in PROMPTS.items():
-        prompts = Prompts.read(path)
+        prompts = VisionTaskerPrompts.read(path)
         for form in ("tap", "long_press", "enter_text", "swipe", "press", "stop"):
             assert f'{{"action": "{form}"' in prompts.system, language
 

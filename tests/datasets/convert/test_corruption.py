@@ -14,7 +14,7 @@ from vlm_agent.datasets.sources.aitw import encode_step
 
 KINDS = (*OF_FEATURES, *OF_WIRE, None)
 TIMES = 43
-"""Of each kind."""
+"""The damage of each kind."""
 
 FILES, EPISODES_A_FILE, STEPS = 40, 16, 4
 
@@ -141,7 +141,7 @@ def test_a_gzip_file_may_end_or_be_damaged_anywhere(tmp_path):
         originals = {episode.id: episode for episode in episodes}
         for got in dataset:
             assert_same_episode(got, originals.pop(got.id))
-        assert not originals or lines, "an episode has gone and nothing was said"
+        assert not originals or lines, "an episode is missing without a message"
 
 
 def test_flipped_bits_anywhere_in_a_payload_raise_nothing_and_are_counted(tmp_path):

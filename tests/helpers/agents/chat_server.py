@@ -57,7 +57,7 @@ def serving(answer: Callable[[int, dict], Reply], models: tuple[str, ...] | Repl
                 self.wfile.write(content[: len(content) // 2] if reply.cut else content)
 
         def do_GET(self):
-            """Of /v1/models alone."""
+            """The answer of /v1/models alone."""
             listed = models if isinstance(models, Reply) else Reply(_list_of(models))
             self.send_response(listed.status)
             self.send_header("Content-Type", "application/json")

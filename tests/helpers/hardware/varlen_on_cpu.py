@@ -63,7 +63,7 @@ def _segment(query, key, value, part, causal, scale):
 
 
 def _gradients(grad, query, key, value, part, causal, scale):
-    """Of queries, keys and values of a segment, each (heads, length, width)."""
+    """Gradients of queries, keys and values of a segment, each (heads, length, width)."""
     weights, values, keys = _segment(query, key, value, part, causal, scale)
     of_output, queries = (one[part].float().transpose(0, 1) for one in (grad, query))
     of_weights = of_output @ values.mT

@@ -93,7 +93,7 @@ def fit(model: torch.nn.Module, row: dict, steps: int) -> None:
 
 
 def gradients(model: torch.nn.Module, loss: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Of every weight that trains, by name."""
+    """The gradient of every weight that trains, by name."""
     model.zero_grad()
     loss.backward()
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}

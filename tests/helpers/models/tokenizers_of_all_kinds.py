@@ -13,7 +13,7 @@ _SPECIAL = {"bos_token": "<s>", "eos_token": "</s>", "clean_up_tokenization_spac
 
 
 def byte_level() -> PreTrainedTokenizerFast:
-    """As Qwen's and Llama 3's: pieces of bytes, so that a character may be cut anywhere."""
+    """A tokenizer like Qwen's and Llama 3's: pieces of bytes, so that a character may be cut anywhere."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -33,7 +33,8 @@ def normalising(normalizer: normalizers.Normalizer) -> PreTrainedTokenizerFast:
 
 
 def sentencepiece() -> PreTrainedTokenizerFast:
-    """As Llama 2's: pieces of text with `▁` for spaces, one in front of all, and bytes for what is in no piece."""
+    """A tokenizer like Llama 2's: pieces of text with `▁` for spaces, one in front of all, and bytes for what is in no
+    piece."""
     learner = Tokenizer(models.BPE())
     learner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     bytes_ = [f"<0x{value:02X}>" for value in range(256)]

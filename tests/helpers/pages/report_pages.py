@@ -82,7 +82,7 @@ class Page(HTMLParser):
 
 
 def made_episodes(count, size=(48, 24)):
-    """Of three steps each (a tap, a swipe, and text or the end), in all subsets; every screen is another."""
+    """Episodes of three steps each (a tap, a swipe, and text or the end), in all subsets; every screen is another."""
     element = UiElement((0.15, 0.15, 0.2, 0.2), "a button", "ICON_HOME")
     text = UiElement((0.6, 0.1, 0.1, 0.5), "words", "TEXT")
     episodes = []

@@ -122,7 +122,7 @@ def write_shards(folder: Path, share: float = MADE * TRAIN) -> Path:
 
 
 def write_html(folder: Path, share: float = MADE * TRAIN) -> Path:
-    """As `write_shards`, with elements."""
+    """Writes as `write_shards`, with elements."""
     rng = np.random.default_rng(0)
     rows = _rows([EncodedScreen(b"", *size) for size in _SIZES], share)
     return _write(folder, ({**row, "steps": [_with_elements(step, rng) for step in row["steps"]]} for row in rows))

@@ -12,15 +12,15 @@ from typing import Any
 
 import torch
 
+from shipped_weights.phone_vlm_tiny.drawn.instructed_walk import draw_instructed_walk
+from shipped_weights.phone_vlm_tiny.drawn.screens import DrawnScreen, draw_screen
+from shipped_weights.phone_vlm_tiny.lessons import Lessons, absent_name, text_to_copy, uniquely_named
+from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe
 from vlm_agent.agents.decoding.greedy import Limits, answer_sentences, most_likely
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.episodes import ACTION_NAMES, Action, UiElement
 from vlm_agent.evaluation.scoring.measures import wilson
 from vlm_agent.evaluation.scoring.strict import strictly_match
-from vlm_agent.pretraining.instructed_walk import draw_instructed_walk
-from vlm_agent.pretraining.lessons import Lessons, absent_name, text_to_copy, uniquely_named
-from vlm_agent.pretraining.screens import DrawnScreen, draw_screen
-from vlm_agent.recipe.drawn import DrawnRecipe
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import nameable
 

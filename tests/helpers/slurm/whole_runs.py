@@ -16,7 +16,7 @@ SECONDS = 300
 
 
 def write_recipe(folder: Path, output: str, **training) -> Path:
-    """Of `shards` into `output`, both below `folder`; one sentence a row.
+    """The recipe of `shards` into `output`, both below `folder`; one sentence a row.
 
     The element loss weighs every row alike, however many elements it has, so that other rows a process would be another
     loss. It is left out.

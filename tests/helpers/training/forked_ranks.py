@@ -7,7 +7,7 @@ from pathlib import Path
 from helpers.training import forks
 
 SECONDS = 200
-"""Of one script; ranks that wait for a dead one would wait for hours."""
+"""The limit of one script; ranks that wait for a dead one would wait for hours."""
 AFTER_FAILURE = 20
 
 _TRAIN = """

@@ -90,7 +90,7 @@ def test_a_t5_keeps_its_weights_and_starts_a_fusion_from_torchs_generator(tied, 
 
 
 def test_a_head_that_is_not_scaled_may_be_tied(tmp_path):
-    """As transformers 5 trains a FLAN's configuration from random weights: the checkpoint has no head."""
+    """This is how transformers 5 trains a FLAN's configuration from random weights: the checkpoint has no head."""
     config = T5Config(**CONFIG, vocab_size=512, tie_word_embeddings=False)
     T5ForConditionalGeneration(config).save_pretrained(tmp_path)
     WORDS.save_pretrained(tmp_path)

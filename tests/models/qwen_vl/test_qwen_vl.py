@@ -172,9 +172,9 @@ def test_transformers_generate_equals_that_of_its_own_class(name):
     batch = their_batch(family.model, [step.screenshot for step in episode.steps[:2]], sentence)
     options = {"max_new_tokens": 8, "min_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
     with torch.inference_mode():
-        said = family.model.generate(**batch, **options)
-        assert torch.equal(said, theirs(family.model).generate(**batch, **options))
-    assert said.shape[1] == len(sentence) + 8
+        ours = family.model.generate(**batch, **options)
+        assert torch.equal(ours, theirs(family.model).generate(**batch, **options))
+    assert ours.shape[1] == len(sentence) + 8
 
 
 @every_family

@@ -57,7 +57,8 @@ def logits(model) -> torch.Tensor:
 
 
 def gradients(model, checkpointing: bool = False) -> dict[str, torch.Tensor]:
-    """Of one step, behind another that moves the adapters from their start, where half of them have no gradient."""
+    """The gradients of one step, behind another that moves the adapters from their start, where half of them have no
+    gradient."""
     model.train()
     if checkpointing:
         model.gradient_checkpointing_enable()

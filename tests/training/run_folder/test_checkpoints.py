@@ -132,7 +132,7 @@ _WRITES = 5
 
 
 def kill_at_write(monkeypatch, number: int) -> None:
-    """Of the save after step 4, write `number` is cut in the middle."""
+    """In the save after step 4, write `number` is cut in the middle."""
     saves = [0]
     genuine = torch.save
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents.agent import Answer, Turn
 from vlm_agent.agents.coat.elements import listed, with_rows
-from vlm_agent.agents.coat.prompts import Click, Mode, Prompts
+from vlm_agent.agents.coat.prompts import Click, CoatPrompts, Mode
 from vlm_agent.agents.llm.cost import BYTES_PER_TOKEN
 from vlm_agent.agents.llm.prompted import PromptedAgent, Replies
 from vlm_agent.agents.llm.prompts import numbered_lines, pixels_of, system, turn_in_words, user
@@ -47,7 +47,7 @@ class CoatAgent(PromptedAgent):
     model is asked, with one call for the screen and one for two screens.
     """
 
-    prompts: Prompts
+    prompts: CoatPrompts
     language: ActionLanguage
     mode: Mode = "coat"
     elements: str = "text"

@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_
 from vlm_agent.action_languages import ChosenLanguage, LanguageSettings, language_settings
 from vlm_agent.agents.dynamic_planning.modes import MODES, Mode
 from vlm_agent.agents.dynamic_planning.plans import read_plans
-from vlm_agent.agents.dynamic_planning.prompts import EXAMPLES, OF_REFERENCES, PROMPTS, Prompts, read_examples
+from vlm_agent.agents.dynamic_planning.prompts import EXAMPLES, OF_REFERENCES, PROMPTS, PlannerPrompts, read_examples
 from vlm_agent.agents.lessons import Lesson
 from vlm_agent.agents.llm.prompted import PromptedSettings
 from vlm_agent.agents.llm.prompts import PromptError
@@ -182,8 +182,8 @@ class DynamicPlanningSettings(PromptedSettings):
             workers=self.concurrency,
         )
 
-    def _prompts(self) -> Prompts:
-        prompts = Prompts.read(PROMPTS if self.prompts is None else Path(self.prompts))
+    def _prompts(self) -> PlannerPrompts:
+        prompts = PlannerPrompts.read(PROMPTS if self.prompts is None else Path(self.prompts))
         if self.references is not None and (missing := prompts.without_references()):
             raise PromptError(f"{self.prompts} lacks {', '.join(sorted(missing))}, which references need")
         return prompts

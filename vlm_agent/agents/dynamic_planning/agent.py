@@ -19,7 +19,7 @@ from vlm_agent.agents.agent import NOT_PERFORMED, Answer, Judge, Turn
 from vlm_agent.agents.dynamic_planning.modes import Mode
 from vlm_agent.agents.dynamic_planning.past import Past, action_lines, answer_recorded, shown_turns, step_lines
 from vlm_agent.agents.dynamic_planning.plans import Plans, PlansError
-from vlm_agent.agents.dynamic_planning.prompts import FirstForm, Kind, Prompts
+from vlm_agent.agents.dynamic_planning.prompts import FirstForm, Kind, PlannerPrompts
 from vlm_agent.agents.dynamic_planning.reading import (
     read_action,
     read_description,
@@ -98,7 +98,7 @@ class DynamicPlanningAgent(PromptedAgent):
     once for a caption of the first screen of each; the first step of an episode counts these calls.
     """
 
-    prompts: Prompts
+    prompts: PlannerPrompts
     language: ActionLanguage
     mode: Mode
     rounds: int | None = None
@@ -155,7 +155,8 @@ class DynamicPlanningAgent(PromptedAgent):
         return self.answer_with_calls(lambda replies: self._answer(situation, replies))
 
     def _plan_for(self, episode: Episode, turn: int) -> Plan | None:
-        """That of a file or shards. A later one than that of `turn` would describe screens that are not shown yet."""
+        """The plan of a file or shards. A later one than that of `turn` would describe screens that are not shown
+        yet."""
         if self.plans is None:
             return None
         if episode.id not in self.plans:

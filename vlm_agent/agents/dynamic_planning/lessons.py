@@ -126,8 +126,8 @@ def _play(agent: "DynamicPlanningAgent", replies: KnownReplies, episode: Episode
 
 
 def _captions(agent: "DynamicPlanningAgent", episode: Episode) -> list[str]:
-    """Of the references of an episode, in their order. Raises DatasetError for a description that the agent would not
-    accept as a caption, and ask for once more."""
+    """Captions of the references of an episode, in their order. Raises DatasetError for a description that the agent
+    would not accept as a caption, and ask for once more."""
     if agent.references is None:
         return []
     source = agent.references.source

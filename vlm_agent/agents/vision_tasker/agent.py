@@ -19,7 +19,7 @@ from vlm_agent.agents.llm.replies import UnreadReplyError
 from vlm_agent.agents.llm.steps.repair import RepairedCalls
 from vlm_agent.agents.read_screens.reader import ScreenReader
 from vlm_agent.agents.vision_tasker.history import call_line, history_lines, lines_without_effect
-from vlm_agent.agents.vision_tasker.prompts import PromptLanguage, Prompts, Shown
+from vlm_agent.agents.vision_tasker.prompts import PromptLanguage, Shown, VisionTaskerPrompts
 from vlm_agent.agents.vision_tasker.reading import Call, NoCallError, read_call
 from vlm_agent.agents.vision_tasker.shown import ShownScreen, show
 from vlm_agent.agents.vision_tasker.stages import NoElementError, element_of, perform, stages_of
@@ -51,7 +51,7 @@ class VisionTaskerAgent(PromptedAgent):
     from the last answer without a call is still done.
     """
 
-    prompts: Prompts
+    prompts: VisionTaskerPrompts
     reader: ScreenReader
     shown: Shown = "words"
     language: PromptLanguage = "en"
@@ -148,6 +148,6 @@ _NOTHING = ShownScreen((), (), ())
 """For stages that need no screen."""
 
 
-def _example(prompts: Prompts, example: Example) -> str:
+def _example(prompts: VisionTaskerPrompts, example: Example) -> str:
     lines = numbered_lines([one_line(line) for line in example.lines])
     return prompts.fill("example", goal=one_line(example.goal), actions=lines)

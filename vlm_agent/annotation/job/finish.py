@@ -37,7 +37,7 @@ def finish(output: Path, console: Console) -> None:
 
 
 def complete(output: Path, plan: AnnotationPlan) -> None:
-    """As `finish`, without its summary. The caller must hold the folder."""
+    """Finishes as `finish` does, without its summary. The caller must hold the folder."""
     edits = EditStore(output / WORK)
     for shard, entry in zip(plan.shards, _entries(output, plan), strict=True):
         if edits.digest(shard.episode_ids) != entry.edits:

@@ -19,7 +19,7 @@ from vlm_agent.episodes import CoatTexts, Episode, PlanTexts, Step
 from vlm_agent.files.png import encode_png
 
 MOST_CHARACTERS = 8000
-"""Of an edited text."""
+"""The limit of an edited text."""
 
 _HEIGHT = 1000
 """Pixels of a shown screen."""
@@ -243,7 +243,7 @@ def _drawn(step: Step, action: bool, boxes: bool) -> Image.Image:
 
 
 def _lines(text: str) -> str:
-    """As a browser returns the text of a form."""
+    """The lines as a browser returns the text of a form."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -46,7 +46,7 @@ class _Data:
 
 @dataclass
 class _Scores:
-    """Of a run in `metrics.json`. `cost`: means over episodes."""
+    """The scores of a run in `metrics.json`. `cost`: means over episodes."""
 
     official: _Scorer
     strict: _Scorer
@@ -107,7 +107,8 @@ def read_online(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def read_parameters(run: Path) -> int | None:
-    """Of the model of a run, an adapter with its base; None for a run of an earlier version, which counted none."""
+    """The parameters of the model of a run, an adapter with its base; None for a run of an earlier version, which
+    counted none."""
     counts = _read_run(run)["figures"].get("parameters")
     return None if counts is None else sum(counts.values())
 

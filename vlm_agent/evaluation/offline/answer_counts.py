@@ -128,7 +128,7 @@ class AnswerCounts:
         return dict(self._facts()) | self.printed_facts()
 
     def printed_facts(self) -> dict[str, str]:
-        """Those of `facts` that the terminal shows too."""
+        """The `facts` that the terminal shows too."""
         return context_fact(self.beyond_context, self.steps) | self._references_fact() | self._replies_fact()
 
     def _replies_fact(self) -> dict[str, str]:

@@ -154,7 +154,8 @@ def recorded_name(predictions: Path) -> str | None:
 
 
 def _recorded(predictions: Path) -> tuple[dict[str, Any], Any, str] | None:
-    """Of the plan beside a predictions file: the identity, the other settings, and which of its runs the file is of."""
+    """The record of the plan beside a predictions file: the identity, the other settings, and which of its runs the
+    file is of."""
     path = predictions.parent / PLAN
     if not path.is_file():
         return None

@@ -20,10 +20,10 @@ from vlm_agent.files.png import encode_png
 from vlm_agent.screens.picture import read_picture
 
 MOST_BYTES = 16 << 20
-"""Of a picture."""
+"""The limit of a picture."""
 
 MOST_CHARACTERS = 2000
-"""Of a goal."""
+"""The limit of a goal."""
 
 
 class QuestionError(UserError):

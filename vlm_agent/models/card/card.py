@@ -189,7 +189,7 @@ def _data_facts(recipe: Recipe, record: Mapping[str, Any]) -> list[tuple[str, ob
         mixture = ", ".join(f"{subset} {share:g}" for subset, share in data.mixture.items())
         rows.append(("mixture", mixture or "every subset"))
     else:
-        rows.append(("data", "drawn by vlm-agent" if data.drawn is not None else "chats"))
+        rows.append(("data", "chats" if data.chats is not None else "made during training"))
     if (reads := record.get("figures", {}).get("reads")) is not None:
         rows.append(("read in training", reads))
     return rows

@@ -33,7 +33,6 @@ from vlm_agent.sentences.trajectory import TrajectorySentences, line_of
 from vlm_agent.sentences.windows import past_of
 from vlm_agent.texts.actions import in_words_by_name
 from vlm_agent.training.data.count_cache import CountCache
-from vlm_agent.training.data.drawn_data import vocabulary_of_drawn
 from vlm_agent.training.data.html import html_lengths
 from vlm_agent.training.data.references import reference_lines, with_references
 from vlm_agent.training.data.stream import chosen_episodes
@@ -232,15 +231,13 @@ def recipe_sentences(recipe: Recipe) -> TrajectorySentences:
 
 def _shards(recipe: Recipe) -> ShardDataset:
     if recipe.data.shards is None:
-        raise RecipeError("data.shards is missing")
+        raise RecipeError("data.shards is missing; name a folder that vlm-agent convert wrote")
     return ShardDataset(Path(recipe.data.shards), split=recipe.data.split)
 
 
 def _words(recipe: Recipe) -> Vocabulary:
     if recipe.model.word_tokenizer is None:
         return Vocabulary(recipe.action_language.build().vocabulary(), texts=())
-    if recipe.data.drawn is not None:
-        return vocabulary_of_drawn(recipe.action_language.build().vocabulary(), recipe.data.drawn)
     shards = _shards(recipe)
     return vocabulary_of(recipe, shards, chosen_episodes(shards, recipe.data))
 

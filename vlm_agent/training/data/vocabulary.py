@@ -27,7 +27,8 @@ def vocabulary_of(recipe: Recipe, shards: ShardDataset, indices: list[int]) -> V
 
 
 def _words_of_actions(recipe: Recipe) -> Callable[[Action, Screen], str] | None:
-    """Of earlier steps; None where these are steps of a plan, or actions as the language writes all others."""
+    """The words of earlier steps; None where these are steps of a plan, or actions as the language writes all
+    others."""
     language = recipe.action_language.build()
     has_actions = past_of(recipe.data) is not None and recipe.data.plan.step == "off"
     return language.in_words if language.numbers_elements and has_actions else None

@@ -131,7 +131,7 @@ class AgentTrainer(Trainer):
 
 
 def _peak_flops(args: TrainingArguments) -> float | None:
-    """Of this rank's GPU; None for a CPU and for a GPU that is not in `hardware.GPUS`."""
+    """The FLOPS of this rank's GPU; None for a CPU and for a GPU that is not in `hardware.GPUS`."""
     gpu = gpu_of_device(torch.cuda.get_device_name(args.device)) if args.device.type == "cuda" else None
     return None if gpu is None else gpu.peak(args.bf16)
 

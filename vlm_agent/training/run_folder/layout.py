@@ -113,7 +113,7 @@ def claim(run: Path, recipe: Recipe) -> None:
 def mark_finished(run: Path, recipe: Recipe, manifest: dict | None, figures: dict) -> None:
     """Writes the model card, then run.json, which marks the run as finished.
 
-    `manifest`: the shards'; None for data drawn in training.
+    `manifest`: the shards'; None without shards.
     """
     shards = None if manifest is None or recipe.data.shards is None else Path(recipe.data.shards)
     record: dict[str, Any] = {

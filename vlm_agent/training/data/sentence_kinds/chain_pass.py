@@ -63,7 +63,7 @@ _TEXTS = "texts (screen description, result)"
 
 
 def truncation_of(counts: ChainCounts, sentences: StepSentences) -> Truncation:
-    """Of every learned step, without a screen's elements."""
+    """The truncation of every learned step, without a screen's elements."""
     source, dropped, cut = (each[counts.is_learned] for each in (counts.source, counts.dropped, counts.cut))
     truncation = Truncation(source, dropped, cut, len(source), sentences.max_source_tokens)
     return replace(truncation, after_goal=_TEXTS) if sentences.thoughts.parts.read else truncation
@@ -72,7 +72,8 @@ def truncation_of(counts: ChainCounts, sentences: StepSentences) -> Truncation:
 def sample_sources(
     shards: ShardDataset, sentences: StepSentences, counts: ChainCounts, control: str | None
 ) -> Truncation:
-    """Of `SAMPLE` learned steps, whose sources are built: the length of a description is known only from its text.
+    """Sources of `SAMPLE` learned steps, whose sources are built: the length of a description is known only from its
+    text.
 
     Raises RecipeError if none of these steps has elements.
     """
@@ -141,6 +142,6 @@ def _mean_and_maximum(mean: float, most: int) -> str:
 
 
 def _workload(cost: CostModel, source: np.ndarray, target: np.ndarray, vectors: np.ndarray) -> Workload:
-    """Of a batch of these lengths (N,), without padding."""
+    """The work of a batch of these lengths (N,), without padding."""
     counts = {"source_lengths": source, "target_lengths": target, "feature_counts": vectors}
     return cost.workload({name: column.tolist() for name, column in counts.items()})

@@ -4,12 +4,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shipped_weights.phone_vlm_tiny.drawn.exploration_walk import draw_exploration_walk
+from shipped_weights.phone_vlm_tiny.drawn.instructed_walk import draw_instructed_walk, draw_partially_instructed_walk
+from shipped_weights.phone_vlm_tiny.drawn.screens import draw_screen
+from shipped_weights.phone_vlm_tiny.lessons import Lessons
+from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe
 from vlm_agent.episodes import Step
-from vlm_agent.pretraining.exploration_walk import draw_exploration_walk
-from vlm_agent.pretraining.instructed_walk import draw_instructed_walk, draw_partially_instructed_walk
-from vlm_agent.pretraining.lessons import Lessons
-from vlm_agent.pretraining.screens import draw_screen
-from vlm_agent.recipe.drawn import DrawnRecipe
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import label_elements
 from vlm_agent.sentences.trajectory import TrajectorySentences

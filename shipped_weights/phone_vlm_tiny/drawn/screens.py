@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shipped_weights.phone_vlm_tiny.drawn.collage import collage
+from shipped_weights.phone_vlm_tiny.drawn.words import COMMON_WORDS, any_word, phone_words, train_goals
+from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe, DrawnScreenRecipe, RandomWalkRecipe
+from shipped_weights.screens.styles import SIZES, sample_style
 from vlm_agent.episodes import Action, Step, UiElement
-from vlm_agent.pretraining.collage import collage
-from vlm_agent.pretraining.words import COMMON_WORDS, any_word, phone_words, train_goals
-from vlm_agent.recipe.drawn import DrawnRecipe, DrawnScreenRecipe, RandomWalkRecipe
 from vlm_agent.simulator import SimulatedPhone
 from vlm_agent.simulator.drawing.glyphs import GLYPHS
 from vlm_agent.simulator.drawing.icons import element_type
 from vlm_agent.simulator.phone import random_popup
-from vlm_agent.simulator.styles import SIZES, sample_style
 
 _COLLAGE_WORDS, _WALK_WORDS = 60, 20
 _VOCABULARY_SCREENS = 100
@@ -96,6 +96,6 @@ def vocabulary_texts(settings: DrawnRecipe) -> Iterator[str]:
     yield from [element_type(glyph) for glyph in GLYPHS] * _LISTED_TIMES
     yield from train_goals()
     for number in range(_VOCABULARY_SCREENS):
-        screen = draw_screen(random.Random(f"words {number}"), settings)  # noqa: S311 (no secret)
+        screen = draw_screen(random.Random(f"words {number}"), settings)
         for element in screen.elements:
             yield element.name

@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shipped_weights.phone_vlm_tiny.drawn.screens import sample_size
+from shipped_weights.phone_vlm_tiny.drawn.words import any_word, word_in_no_text
+from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe, InstructedWalkRecipe
+from shipped_weights.screens.styles import sample_style
 from vlm_agent.action_languages.names import is_name
 from vlm_agent.episodes import Action, Episode, Step, UiElement, element_at
-from vlm_agent.pretraining.screens import sample_size
-from vlm_agent.pretraining.words import any_word, word_in_no_text
-from vlm_agent.recipe.drawn import DrawnRecipe, InstructedWalkRecipe
 from vlm_agent.simulator.drawing.canvas import Canvas, Target
 from vlm_agent.simulator.expert import jittered_swipe, jittered_tap
 from vlm_agent.simulator.phone import SimulatedPhone
-from vlm_agent.simulator.styles import sample_style
 
 LIST_SEPARATOR = ", "
 """Separates the names in a goal; names that contain it, such as dates, are not used."""

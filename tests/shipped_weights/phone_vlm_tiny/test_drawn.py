@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -19,23 +20,24 @@ from helpers import tiny
 from rich.console import Console
 from safetensors.torch import load_file
 
+from shipped_weights.phone_vlm_tiny import data
+from shipped_weights.phone_vlm_tiny.__main__ import main
+from shipped_weights.phone_vlm_tiny.data import DrawnDataModule
+from shipped_weights.phone_vlm_tiny.drawn.screens import vocabulary_texts
+from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe, LessonRecipe, read_pretraining
+from shipped_weights.phone_vlm_tiny.stream import DrawnLessons, EndlessOrder
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.errors import RecipeError, TrainingError
 from vlm_agent.models.llama_vit.family import collate
-from vlm_agent.pretraining.screens import vocabulary_texts
-from vlm_agent.pretraining.stream import DrawnLessons, EndlessOrder
-from vlm_agent.recipe.drawn import DrawnRecipe, LessonRecipe
-from vlm_agent.recipe.run import Recipe, read_recipe
+from vlm_agent.recipe.run import read_recipe
 from vlm_agent.recipe.training import ValidationRecipe
+from vlm_agent.recipe.yaml_file import read_mapping
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
-from vlm_agent.training.data import drawn_data
-from vlm_agent.training.data.shard_data import data_module_of
 from vlm_agent.training.data.stream import RowStream
-from vlm_agent.training.run_folder.checkpoint_record import seal
-from vlm_agent.training.run_folder.checkpoints import identity_of, resume_point
 from vlm_agent.training.train import train
 
 WORDS = tiny.tokenizer()
+FOLDER = Path(data.__file__).parent
 GOLDEN = (
     "4c0929e3cc9e1b887b7c77ddc89a04631001746ce07395868c45c24a1c9486f1",
     "457591ae225e444d13071755b827f805f057f2facde92cea522b0e8c3da2e8ce",
@@ -125,7 +127,7 @@ print(test_drawn.digest())
 
 
 def digest() -> str:
-    """Of dense and goal-first lessons, instructed walks and exploration walks, pixels included."""
+    """The digest of dense and goal-first lessons, instructed walks and exploration walks, pixels included."""
     few = [_digest_of(writer, 8) for writer in (WRITER, writer_with(dense=0, instructed_walks=0))]
     explorations = writer_with(dense=0, instructed_walks=0, exploration_walks=0)
     return " ".join([*few, _digest_of(explorations, 24)])
@@ -144,7 +146,7 @@ def test_lessons_are_the_same_in_every_process():
     drawing changes these digests; earlier pretrained weights can then no longer be reproduced."""
     environment = os.environ | {"PYTHONHASHSEED": "12345"}
     here = Path(__file__).parent
-    command = [sys.executable, "-c", _DIGEST, str(here), str(here.parent)]
+    command = [sys.executable, "-c", _DIGEST, str(here), str(here.parents[1])]
     other = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
     assert other == digest() == " ".join(GOLDEN)
 
@@ -152,25 +154,39 @@ def test_lessons_are_the_same_in_every_process():
 @pytest.fixture(autouse=True)
 def few_words(monkeypatch):
     """A small vocabulary, because the full one takes seconds."""
-    monkeypatch.setattr(drawn_data, "vocabulary_texts", lambda drawn: islice(vocabulary_texts(drawn), 3000))
+    monkeypatch.setattr(data, "vocabulary_texts", lambda drawn: islice(vocabulary_texts(drawn), 3000))
+
+
+def write(folder: Path, name: str, **changes) -> Path:
+    """A recipe of lessons; `changes` of keys, whose dots are written as two underscores."""
+    content = tiny.recipe(folder, folder / name)
+    content |= {"data": {}, "lessons": {"dense": 2, "items": 4}}
+    for key, value in changes.items():
+        *sections, last = key.split("__")
+        section = content
+        for one in sections:
+            section = section.setdefault(one, {})
+        section[last] = value
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def data_of(path: Path) -> DrawnDataModule:
+    recipe, lessons = read_pretraining(path, {})
+    return DrawnDataModule(recipe, lessons)
 
 
 def test_validation_has_dense_and_goal_first_lessons(tmp_path):
-    content = tiny.recipe(tmp_path, tmp_path / "run") | {"data": {"drawn": {"dense": 1000, "items": 4}}}
-    rows = data_module_of(Recipe(**content)).validation_rows(ValidationRecipe(episodes=6))
+    rows = data_of(write(tmp_path, "run", lessons__dense=1000)).validation_rows(ValidationRecipe(episodes=6))
     sentences = [sentence for row in range(len(rows)) for sentence in rows.sentences(row)]
     assert [sentence.input_ids[1] != SCREEN_TOKEN for sentence in sentences] == [True, False] * 3
 
 
-def run(folder: Path, name: str, **overrides) -> tuple[Path, str]:
-    content = tiny.recipe(folder, folder / name)
-    content["data"] = {"drawn": {"dense": 2, "items": 4}}
-    path = folder / f"{name}.yaml"
-    path.write_text(yaml.safe_dump(content))
+def run(folder: Path, name: str, **changes) -> tuple[Path, str]:
+    recipe, lessons = read_pretraining(write(folder, name, **changes), {})
     printed = Console(file=io.StringIO(), width=200)
-    return train(read_recipe(path, {key.replace("__", "."): value for key, value in overrides.items()}), printed), (
-        printed.file.getvalue()
-    )
+    return train(recipe, printed, partial(DrawnDataModule, lessons=lessons)), printed.file.getvalue()
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -178,7 +194,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def test_a_run_learns_from_drawn_screens_validates_on_others_and_is_an_agent(tmp_path):
-    folder, printed = run(tmp_path, "run", training__validation="{episodes: 3, steps: 3}")
+    folder, printed = run(tmp_path, "run", training__validation={"episodes": 3, "steps": 3})
     assert "6 lessons on screens drawn during training, the first 2 on whole screens" in printed
     assert "validation: loss" in printed
     record = json.loads((folder / "run.json").read_text())
@@ -188,43 +204,21 @@ def test_a_run_learns_from_drawn_screens_validates_on_others_and_is_an_agent(tmp
 
 
 def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path):
-    whole, _ = run(tmp_path, "whole", training__steps="4", training__save_steps="2")
+    whole, _ = run(tmp_path, "whole", training__steps=4, training__save_steps=2)
     (whole / "run.json").unlink()
     before = weights(whole)
     shutil.rmtree(whole / "checkpoints" / "checkpoint-4")
-    again, printed = run(tmp_path, "whole", training__steps="4", training__save_steps="2")
+    again, printed = run(tmp_path, "whole", training__steps=4, training__save_steps=2)
     assert "step 4/4" in printed
     assert all(torch.equal(value, before[name]) for name, value in weights(again).items())
 
 
-def test_a_checkpoint_recorded_before_keys_were_renamed_or_added_is_resumed(tmp_path):
-    content = tiny.recipe(tmp_path, tmp_path / "run")
-    content["data"] = {"drawn": {"dense": 2, "instructed_walks": 4, "exploration_walks": 9}}
-    recipe = Recipe(**content)
-    identity = identity_of(recipe, "digest", 1)
-    new = ("dense", "items", "instructed_walks", "exploration_walks")
-    recorded = {
-        key: value
-        for key, value in identity.items()
-        if not key.startswith("data.drawn.") or key.removeprefix("data.drawn.") in new
-    }
-    recorded["data.drawn.errands"] = recorded.pop("data.drawn.instructed_walks")
-    recorded["data.drawn.play"] = recorded.pop("data.drawn.exploration_walks")
-    assert len(recorded) < len(identity)
-    (tmp_path / "checkpoint-2").mkdir()
-    seal(tmp_path / "checkpoint-2", 2, 2, recorded, None)
-    assert resume_point(tmp_path, identity, print, recipe) == tmp_path / "checkpoint-2"
-    changed = identity | {"data.drawn.lessons.listing": 0.2, "data.drawn.exploration_walks": 10}
-    with pytest.raises(TrainingError) as error:
-        resume_point(tmp_path, changed, print, recipe)
-    assert "data.drawn.lessons.listing: 0.1 in the checkpoint, 0.2 now" in str(error.value)
-    assert "data.drawn.exploration_walks: 9 in the checkpoint, 10 now" in str(error.value)
-
-
-def test_renamed_keys_are_accepted_with_a_warning(caplog):
-    assert DrawnRecipe(errands=3, play=5) == DrawnRecipe(instructed_walks=3, exploration_walks=5)
-    assert "the key errands is now called instructed_walks" in caplog.text
-    assert "the key play is now called exploration_walks" in caplog.text
+def test_a_run_of_other_lessons_is_not_resumed(tmp_path):
+    folder, _ = run(tmp_path, "run", training__save_steps=2)
+    (folder / "run.json").unlink()
+    assert read_mapping(folder / "lessons.yaml", RecipeError)["items"] == 4
+    with pytest.raises(TrainingError, match="sha256 of the data"):
+        run(tmp_path, "run", training__save_steps=2, lessons__items=5)
 
 
 @pytest.mark.parametrize(
@@ -238,10 +232,9 @@ def test_renamed_keys_are_accepted_with_a_warning(caplog):
     ],
 )
 def test_impossible_probabilities_are_refused(tmp_path, key, value, message):
-    path = tmp_path / "recipe.yaml"
-    path.write_text(yaml.safe_dump(tiny.recipe(tmp_path, tmp_path / "run") | {"data": {"drawn": {}}}))
+    path = write(tmp_path, "run", **{f"lessons__{key.replace('.', '__')}": value})
     with pytest.raises(RecipeError, match=message):
-        read_recipe(path, {f"data.drawn.{key}": str(value)})
+        read_pretraining(path, {})
 
 
 def test_a_probability_of_the_recipe_changes_the_lessons():
@@ -254,33 +247,42 @@ def test_a_probability_of_the_recipe_changes_the_lessons():
 
 
 @pytest.mark.parametrize(
-    ("overrides", "message"),
+    ("changes", "message"),
     [
-        ({"data.shards": "x", "data.drawn": "{}"}, "shards and drawn exclude each other"),
-        ({"data.split": "test"}, "remove split; it has no effect with drawn"),
-        ({"training.batch_size": "null", "training.batch_tokens": "100"}, "endless and of unknown length"),
-        ({"data.drawn.exploration_walks": "0"}, "exploration_walks needs instructed_walks; give the lesson"),
-        ({"data.drawn.dense": "9", "data.drawn.instructed_walks": "8"}, "and exploration_walks must not decrease"),
-        ({"data.drawn.errands": "9", "data.drawn.play": "8"}, "and exploration_walks must not decrease"),
-        ({"training.validation": "{split: test}"}, "remove training.validation.split"),
-        ({"training.steps": "null", "training.epochs": "1"}, "endless and of unknown length"),
+        ({"data__shards": "x"}, "data: remove shards; it has no effect on lessons"),
+        ({"data__split": "test"}, "data: remove split; it has no effect on lessons"),
+        ({"training__batch_size": None, "training__batch_tokens": 100}, "endless and of unknown length"),
+        ({"lessons__exploration_walks": 0}, "exploration_walks needs instructed_walks; give the lesson"),
+        ({"lessons__dense": 9, "lessons__instructed_walks": 8}, "and exploration_walks must not decrease"),
+        ({"training__validation": {"split": "test"}}, "remove training.validation.split"),
+        ({"training__steps": None, "training__epochs": 1}, "endless and of unknown length"),
     ],
 )
-def test_keys_that_exclude_drawn_screens_are_refused(tmp_path, overrides, message):
-    content = tiny.recipe(tmp_path, tmp_path / "run")
-    content["data"] = {"drawn": {}}
-    path = tmp_path / "recipe.yaml"
-    path.write_text(yaml.safe_dump(content))
+def test_keys_that_have_no_effect_on_lessons_are_refused(tmp_path, changes, message):
     with pytest.raises(RecipeError, match=message):
-        read_recipe(path, overrides)
+        read_pretraining(write(tmp_path, "run", **changes), {})
 
 
-def test_a_saved_recipe_reads_as_the_same_recipe(tmp_path):
-    content = tiny.recipe(tmp_path, tmp_path / "run")
-    content["data"] = {"drawn": {"dense": 7}, "workers": 2}
-    path = tmp_path / "recipe.yaml"
-    path.write_text(yaml.safe_dump(content))
-    recipe = read_recipe(path)
-    (tmp_path / "saved.yaml").write_text(recipe.to_yaml())
-    assert read_recipe(tmp_path / "saved.yaml") == recipe
-    assert data_module_of(recipe).order.row(2) == [(4, 4), (5, 5)]
+def test_a_saved_recipe_reads_as_the_same_recipe_and_its_lessons_stand_beside_it(tmp_path):
+    path = write(tmp_path, "run", lessons__dense=7, data__workers=2)
+    read = data_of(path)
+    (tmp_path / "saved.yaml").write_text(read.recipe.to_yaml())
+    assert read_recipe(tmp_path / "saved.yaml") == read.recipe
+    read.record(tmp_path)
+    assert DrawnRecipe(**read_mapping(tmp_path / "lessons.yaml", RecipeError)) == read.lessons
+    assert read.order.row(2) == [(4, 4), (5, 5)]
+
+
+@pytest.mark.parametrize("part", ["pretrain", "walks", "practice"])
+def test_the_parts_of_the_shipped_base_are_recipes_of_lessons(part):
+    recipe, lessons = read_pretraining(FOLDER / f"{part}.yaml", {"output": "elsewhere"})
+    assert recipe.output == "elsewhere"
+    assert lessons.items == 12
+
+
+def test_the_command_trains_and_prints_an_error_in_one_line(tmp_path, capsys):
+    path = write(tmp_path, "run")
+    assert main(["--config", str(path), "--output", str(tmp_path / "other")]) == 0
+    assert (tmp_path / "other/run.json").is_file()
+    assert main(["--config", str(write(tmp_path, "bad", lessons__items=0))]) == 1
+    assert "bad.yaml: lessons: items" in capsys.readouterr().err

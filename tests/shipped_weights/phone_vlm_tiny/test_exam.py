@@ -18,13 +18,13 @@ from helpers.screens.exam import (
     walk_accuracy,
 )
 
+from shipped_weights.phone_vlm_tiny.drawn.instructed_walk import draw_instructed_walk
+from shipped_weights.phone_vlm_tiny.drawn.screens import DrawnScreen
+from shipped_weights.phone_vlm_tiny.lessons import Lessons
+from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.episodes import Action
 from vlm_agent.models.run_layout import base_folder
-from vlm_agent.pretraining.instructed_walk import draw_instructed_walk
-from vlm_agent.pretraining.lessons import Lessons
-from vlm_agent.pretraining.screens import DrawnScreen
-from vlm_agent.recipe.drawn import DrawnRecipe
 
 WORDS = tiny.tokenizer()
 SENTENCES = tiny.sentences(WORDS)

@@ -2,12 +2,12 @@
 
 import random
 
-from vlm_agent.recipe.drawn import CollageRecipe
+from shipped_weights.phone_vlm_tiny.settings import CollageRecipe
+from shipped_weights.screens.styles import any_colour, sample_style
 from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.drawing.glyphs import GLYPHS
 from vlm_agent.simulator.drawing.theme import mix
 from vlm_agent.simulator.drawing.widgets import switch
-from vlm_agent.simulator.styles import any_colour, sample_style
 from vlm_agent.simulator.words import APPS, STORE_APPS
 
 FEWEST, MOST = 8, 24

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from helpers import tiny
 
+from shipped_weights.phone_vlm_tiny.drawn.screens import DrawnScreen
+from shipped_weights.phone_vlm_tiny.lessons import TASKS, Lessons, absent_name, uniquely_named
 from vlm_agent.episodes import ACTION_NAMES, UiElement
-from vlm_agent.pretraining.lessons import TASKS, Lessons, absent_name, uniquely_named
-from vlm_agent.pretraining.screens import DrawnScreen
 from vlm_agent.sentences import IGNORED, NO_ACTION
 
 WORDS = tiny.tokenizer()

@@ -1,13 +1,18 @@
-"""`data.drawn`: the curriculum of lessons on screens that are drawn during training (`vlm_agent.pretraining`).
+"""`lessons` of a recipe: the curriculum of lessons on screens that are drawn during training.
 
 Every probability of the curriculum is a key here. Each default is the value with which the embedded base was trained.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
+from vlm_agent.errors import RecipeError
+from vlm_agent.recipe.run import Recipe
+from vlm_agent.recipe.training import ValidationRecipe
+from vlm_agent.recipe.yaml_file import read_mapping, validated
 from vlm_agent.settings import Section
 
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -64,7 +69,7 @@ class RandomWalkRecipe(Section):
 
 
 class InstructedWalkRecipe(Section):
-    """Walks whose goal names every step (`pretraining/instructed_walk.py`).
+    """Walks whose goal names every step (`drawn/instructed_walk.py`).
 
     `type` and `enter` apply when a field has the focus; `swipe`, `back` and `home` are the steps that are not taps.
     `field`: taps on an empty text field where the screen has one. `app_by_name`: an app icon is named by its app, not
@@ -96,7 +101,7 @@ class InstructedWalkRecipe(Section):
 
 
 class ExplorationWalkRecipe(Section):
-    """Walks that search and swipe before they tap (`pretraining/exploration_walk.py`).
+    """Walks that search and swipe before they tap (`drawn/exploration_walk.py`).
 
     `popup` and `leave`: an open app first shows a dialog, or is left for home. `seek`: taps on an element that swipes
     bring into view; `seek_hidden` of those swipe towards a particular hidden element, at most `most_seek_swipes` times,
@@ -128,7 +133,7 @@ class DrawnScreenRecipe(Section):
 
 
 class LessonRecipe(Section):
-    """Questions of lessons (`pretraining/lessons.py`).
+    """Questions of lessons (`lessons.py`).
 
     About whole screens: `listing` lists the elements in place of single questions, `absent_name` asks which name is not
     on the screen. Goals before the screen: `copy_text` is a text to type; the others name one to `most_screens`
@@ -153,8 +158,6 @@ class DrawnRecipe(Section):
 
     `named_empty_cells`: the share of visual tokens without an element that are supervised, with the end token.
     """
-
-    RENAMED: ClassVar[Mapping[str, str]] = {"errands": "instructed_walks", "play": "exploration_walks"}
 
     dense: NonNegativeInt = 0
     instructed_walks: NonNegativeInt | None = None
@@ -186,3 +189,21 @@ class DrawnRecipe(Section):
                 "lessons get harder by number: dense, instructed_walks and exploration_walks must not decrease"
             )
         return self
+
+
+def read_pretraining(path: Path, changes: Mapping[str, object]) -> tuple[Recipe, DrawnRecipe]:
+    """The recipe in a YAML file, and the curriculum in its section `lessons`, with `changes` of keys at the top.
+
+    Raises RecipeError with file and key, also for keys that need a known number or length of sentences.
+    """
+    content = {"data": {}, **read_mapping(path, RecipeError), **changes}
+    lessons = validated(DrawnRecipe, content.pop("lessons", {}), f"{path}: lessons", RecipeError)
+    recipe = validated(Recipe, content, str(path), RecipeError)
+    training, sources = recipe.training, recipe.data.model_fields_set - {"workers"}
+    if sources:
+        raise RecipeError(f"{path}: data: remove {', '.join(sorted(sources))}; it has no effect on lessons")
+    if training.batch_tokens or training.epochs:
+        raise RecipeError(f"{path}: lessons are endless and of unknown length; give training.steps and .batch_size")
+    if training.validation is not None and training.validation.split != ValidationRecipe().split:
+        raise RecipeError(f"{path}: remove training.validation.split; lessons have no splits")
+    return recipe, lessons

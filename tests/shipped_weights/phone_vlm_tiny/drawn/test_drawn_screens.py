@@ -6,17 +6,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from shipped_weights.phone_vlm_tiny.drawn.exploration_walk import draw_exploration_walk
+from shipped_weights.phone_vlm_tiny.drawn.instructed_walk import draw_instructed_walk, draw_partially_instructed_walk
+from shipped_weights.phone_vlm_tiny.drawn.screens import draw_screen, vocabulary_texts
+from shipped_weights.phone_vlm_tiny.drawn.words import any_word, phone_words, train_goals
+from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe
+from shipped_weights.screens.styles import SIZES
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.episodes import Action, element_at
-from vlm_agent.pretraining.exploration_walk import draw_exploration_walk
-from vlm_agent.pretraining.instructed_walk import draw_instructed_walk, draw_partially_instructed_walk
-from vlm_agent.pretraining.screens import draw_screen, vocabulary_texts
-from vlm_agent.pretraining.words import any_word, phone_words, train_goals
-from vlm_agent.recipe.drawn import DrawnRecipe
 from vlm_agent.sentences.trajectory import swipe_targets
 from vlm_agent.simulator import sample_task, split_of
 from vlm_agent.simulator.phone import POPUPS
-from vlm_agent.simulator.styles import SIZES
 
 SETTINGS = DrawnRecipe()
 

@@ -7,8 +7,7 @@ import random
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
 
-from vlm_agent.episodes import Action, Episode, Step
-from vlm_agent.pretraining.instructed_walk import (
+from shipped_weights.phone_vlm_tiny.drawn.instructed_walk import (
     EMPTY_FIELD,
     NamedTarget,
     WalkStep,
@@ -20,7 +19,8 @@ from vlm_agent.pretraining.instructed_walk import (
     tap_step,
     typed_text,
 )
-from vlm_agent.recipe.drawn import DrawnRecipe, ExplorationWalkRecipe
+from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe, ExplorationWalkRecipe
+from vlm_agent.episodes import Action, Episode, Step
 from vlm_agent.simulator.apps.shop import product_names
 from vlm_agent.simulator.expert import jittered_swipe, jittered_tap
 from vlm_agent.simulator.phone import SimulatedPhone, random_popup

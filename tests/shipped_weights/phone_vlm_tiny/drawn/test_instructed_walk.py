@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 
+from shipped_weights.phone_vlm_tiny.drawn.instructed_walk import LIST_SEPARATOR, next_step
+from shipped_weights.phone_vlm_tiny.settings import InstructedWalkRecipe
 from vlm_agent.episodes import element_at
-from vlm_agent.pretraining.instructed_walk import LIST_SEPARATOR, next_step
-from vlm_agent.recipe.drawn import InstructedWalkRecipe
 from vlm_agent.simulator import SimulatedPhone
 
 TEXTS = ["red", "lamp", "42 Main Street", "Zoe"]

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from functools import cache
 from itertools import chain
 
+from shipped_weights.phone_vlm_tiny.settings import WordRecipe
 from vlm_agent.episodes import UiElement
-from vlm_agent.recipe.drawn import WordRecipe
 from vlm_agent.simulator import SPLITS, SUBSETS, words
 from vlm_agent.simulator.tasks import sample_task
 

@@ -5,16 +5,16 @@ import random
 import numpy as np
 import pytest
 
-from vlm_agent.pretraining.collage import FEWEST, collage
-from vlm_agent.pretraining.screens import random_walk
-from vlm_agent.recipe.drawn import CollageRecipe, RandomWalkRecipe
+from shipped_weights.phone_vlm_tiny.drawn.collage import FEWEST, collage
+from shipped_weights.phone_vlm_tiny.drawn.screens import random_walk
+from shipped_weights.phone_vlm_tiny.settings import CollageRecipe, RandomWalkRecipe
+from shipped_weights.screens.styles import SIZES, readable_on, sample_style
 from vlm_agent.simulator import SimulatedPhone
 from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.drawing.fonts import FAMILIES, WEIGHTS, font
 from vlm_agent.simulator.drawing.icons import STROKES, glyph_mask
 from vlm_agent.simulator.drawing.theme import sample_theme
 from vlm_agent.simulator.drawing.widgets import Row
-from vlm_agent.simulator.styles import SIZES, readable_on, sample_style
 
 WORDS = ["red", "lamp", "Paris"]
 
