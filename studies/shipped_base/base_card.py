@@ -20,9 +20,10 @@ from pathlib import Path
 from PIL import Image
 
 from vlm_agent.models.build import load
-from vlm_agent.models.run_layout import CHECKPOINTS, MODEL_FOLDER, RECIPE_FILE, TOKENIZER_FOLDER, WEIGHTS
+from vlm_agent.models.run_layout import MODEL_FOLDER, RECIPE_FILE, TOKENIZER_FOLDER, WEIGHTS
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.training.run_folder.layout import FINISHED
+from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
 
 CARD = Path(__file__).with_suffix(".md")
 CURVES = {
@@ -110,7 +111,7 @@ class Part:
             steps=record["figures"]["steps"],
             seconds=record["figures"]["seconds"],
             digest=hashlib.sha256((run / MODEL_FOLDER / WEIGHTS).read_bytes()).hexdigest(),
-            log=history(run),
+            log=read_progress(run / PROGRESS),
         )
 
     def row(self, number: int) -> str:
@@ -140,11 +141,6 @@ def picture(source: Path, target: Path) -> None:
 
 def parameters(base: Path) -> int:
     return sum(parameter.numel() for parameter in load(base)[0].parameters())
-
-
-def history(run: Path) -> list[dict]:
-    newest = max((run / CHECKPOINTS).glob("checkpoint-*[0-9]"), key=lambda path: int(path.name.rpartition("-")[2]))
-    return json.loads((newest / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
 
 
 def last_line(path: Path) -> dict:

@@ -12,7 +12,7 @@ from vlm_agent.recipe.model import WordTokenizer
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.recipe.shipped import shipped_files
 from vlm_agent.training.data.sentence_kinds import SENTENCE_KINDS
-from vlm_agent.training.loop.arguments import arguments
+from vlm_agent.training.loop.schedule import warmup_steps
 
 NEXT_TO = {
     "trainin": "training",
@@ -104,9 +104,9 @@ def test_a_value_of_the_wrong_kind_is_refused_by_name(path, key, value):
 
 
 @pytest.mark.parametrize(("value", "steps"), [("30", 30), ("0", 0), ("0.05", 10), ("0.001", 1)])
-def test_warm_up_is_a_number_of_steps_or_a_fraction_of_all(path, tmp_path, value, steps):
+def test_warm_up_is_a_number_of_steps_or_a_fraction_of_all(path, value, steps):
     recipe = read_recipe(path, {"training.warmup_steps": value})
-    assert arguments(recipe, tmp_path, 200).get_warmup_steps(200) == steps
+    assert warmup_steps(recipe.training, 200) == steps
     assert f"warmup_steps: {value}\n" in recipe.to_yaml()
 
 

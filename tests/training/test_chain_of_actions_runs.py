@@ -31,17 +31,17 @@ _RANK = """
 import os, signal, sys
 from pathlib import Path
 import vlm_agent.models
-from transformers import TrainerCallback
 from vlm_agent.cli import main
-from vlm_agent.training import train
+from vlm_agent.training.loop.preemption import Preemption
 
-class Kill(TrainerCallback):
-    def __init__(self, console): pass
-    def on_step_end(self, args, state, control, **_):
-        if state.global_step == int(sys.argv[2]):
-            os.kill(os.getpid(), signal.SIGKILL)
+stops = Preemption.stops
 
-train.ConsoleProgress = Kill
+def kill(self, step, steps):
+    if step == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return stops(self, step, steps)
+
+Preemption.stops = kill
 sys.exit(main(["train", "--config", sys.argv[1]]))
 """
 """One rank of a run, which is killed after the step of the second argument."""

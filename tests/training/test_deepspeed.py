@@ -23,9 +23,9 @@ import os, signal, sys
 from pathlib import Path
 import vlm_agent.models
 from deepspeed import zero
-from transformers import TrainerCallback
 from vlm_agent.cli import main
 from vlm_agent.training import train
+from vlm_agent.training.loop.preemption import Preemption
 
 gathered = []
 enter = zero.GatheredParameters.__enter__
@@ -36,22 +36,25 @@ def counted(self):
 
 zero.GatheredParameters.__enter__ = counted
 
-class Stop(TrainerCallback):
-    def __init__(self, console): pass
-    def on_train_begin(self, args, state, control, **_):
-        gathered.clear()
-    def on_step_begin(self, args, state, control, **_):
-        if state.global_step == int(sys.argv[2]) and os.environ["RANK"] == "1":
-            os.kill(os.getpid(), signal.SIGUSR1)
+run_steps, stops = train.run_steps, Preemption.stops
 
-train.ConsoleProgress = Stop
+def run(*arguments):
+    gathered.clear()
+    run_steps(*arguments)
+
+def stop(self, step, steps):
+    if step == int(sys.argv[2]) and os.environ["RANK"] == "1":
+        os.kill(os.getpid(), signal.SIGUSR1)
+    return stops(self, step, steps)
+
+train.run_steps, Preemption.stops = run, stop
 status = main(["train", "--config", sys.argv[1]])
 if gathered:
     Path(sys.argv[1]).with_suffix(".gathered").write_text(str(max(gathered)))
 sys.exit(status)
 """
-"""One rank of a run. Rank 1 sends itself SIGUSR1 in the step of the second argument. The largest number of weights that
-were gathered at a time during training is written next to the recipe."""
+"""One rank of a run. Rank 1 sends itself SIGUSR1 after the step of the second argument. The largest number of weights
+that were gathered at a time during training is written next to the recipe."""
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +133,7 @@ def test_two_ranks_train_the_adapter_of_one_process(folder, alone, stage):
 
 def test_a_zero3_run_that_was_stopped_resumes_to_the_same_adapter(folder, alone):
     recipe = written(folder, "stopped", deepspeed=str(ROOT / "deepspeed_configs" / "cpu_zero3.json"))
-    statuses, printed = launch(recipe, stop_at=2)
+    statuses, printed = launch(recipe, stop_at=3)
     assert statuses == [EXIT_STATUS] * 2, printed
     assert "SIGUSR1 after step 3" in (folder / "stopped" / "stopped").read_text()
     assert not (folder / "stopped" / "run.json").exists()

@@ -138,8 +138,6 @@ class ReadsRows(nn.Module):
     """
 
     row_argument: ClassVar[str]
-    # Trainer then passes `num_items_in_batch`: under accumulation every supervised token has the same weight.
-    accepts_loss_kwargs = True
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -18,6 +18,7 @@ import os
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import torch
@@ -197,42 +198,42 @@ def model_and_batch(name: str) -> tuple[torch.nn.Module, dict]:
 
 
 def train(name: str, device: torch.device) -> dict:
-    """A whole step with activation checkpointing, as the trainer does it, then its log line and a validation. `reads`:
-    values read back by the forward pass; `waits`: of the forward pass, and of the step by operation."""
+    """A step of the training loop with activation checkpointing, its log line and a validation. `reads`: values read
+    back by the forward pass; `waits`: of the forward pass, and of the step by operation."""
     from accelerate.utils import send_to_device
 
     from vlm_agent.models.cost import TrainingFlops
     from vlm_agent.models.family import family_of
-    from vlm_agent.models.loss import NOT_FOR_MODELS
     from vlm_agent.models.weights.adapters import without_adapter
     from vlm_agent.recipe.model import TrainedParts
-    from vlm_agent.training.loop.finite_loss import FiniteLoss
+    from vlm_agent.recipe.training import TrainingRecipe
+    from vlm_agent.training.engine import Engine, Place
     from vlm_agent.training.loop.meter import Meter
     from vlm_agent.training.loop.validation import Validation
+    from vlm_agent.training.train import Parts, run_steps
 
     model, batch = model_and_batch(name)
-    model = model.to(device).train()
+    model = model.to(device)
     model.activation_checkpointing_enable()
-    here = send_to_device(batch, device)
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     base = without_adapter(model).config
     flops = TrainingFlops(family_of(base).cost(base), TrainedParts(), rank=4, checkpointing=True)
-    finite, meter = FiniteLoss(), Meter(device, flops, None)
+    figures, forward, waits = {}, [], {}
+    # `forward` runs once more in the backward pass for layers, not for the model.
+    model.register_forward_hook(lambda *_: forward.append((SecondDevice.reads, SecondDevice.waits.total())))
+    journal = SimpleNamespace(log=lambda _, line: figures.update(line), close=lambda _: None)
+    # The loop asks this between the update and the log line.
+    preemption = SimpleNamespace(stops=lambda *_: waits.update(SecondDevice.waits))
+    checkpoints = SimpleNamespace(lacks_validation=lambda _: False, is_due=lambda *_: False)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    engine = Engine(model, torch.optim.AdamW(trained, foreach=False), Place(device, bf16=False))
+    rows, meter = iter([send_to_device(batch, device)]), Meter(device, flops, None)
+    parts = Parts(engine, rows, meter, Validation([batch], workers=0), checkpoints, journal, preemption)
+    training = TrainingRecipe(steps=1, warmup_steps=0, schedule="constant", validation={"steps": 1})
     SecondDevice.reads = 0
     SecondDevice.waits.clear()
-    output = model(**{key: value for key, value in here.items() if key not in NOT_FOR_MODELS})
-    reads, forward = SecondDevice.reads, SecondDevice.waits.total()
-    finite.watch(output.loss, here["about"])
-    meter.count(here, output)
-    output.loss.backward()
-    norm = torch.nn.utils.clip_grad_norm_(trained, 1.0)
-    finite.check(0, trained)
-    torch.optim.AdamW(trained, foreach=False).step()
-    waits = {"forward": forward, "step": dict(SecondDevice.waits)}
-    logged = {key: value for key, value in meter.read().items() if "loss" in key}
-    validation = Validation([batch], workers=0).run(model, device)
-    figures = {"loss": output.loss.item(), "norm": norm.item()} | logged | validation
-    return {"figures": figures, "reads": reads, "waits": waits}
+    run_steps(parts, training, 0, 1)
+    compared = {key: value for key, value in figures.items() if "loss" in key or key.startswith(("grad", "eval"))}
+    return {"figures": compared, "reads": forward[0][0], "waits": {"forward": forward[0][1], "step": waits}}
 
 
 def evaluate(name: str, device: torch.device) -> list[str]:

@@ -45,7 +45,6 @@ class ScreenT5(PreTrainedModel):
         "norm": "t5.decoder.final_layer_norm",
         "head": "t5.lm_head",
     }
-    accepts_loss_kwargs = True
 
     def __init__(self, config: ScreenT5Config):
         super().__init__(config)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-import vlm_agent.training  # noqa: F401 (makes torchvision importable before transformers' Trainer looks for it)
+import vlm_agent.training  # noqa: F401 (makes torchvision importable before peft looks for it)
 from vlm_agent.episodes import ACTION_NAMES
 from vlm_agent.models.cost import NO_WORK, Flops, TrainingFlops, Workload
 from vlm_agent.recipe.model import TrainedParts
@@ -42,8 +42,6 @@ FLOPS = TrainingFlops(CostOfTokens(), TrainedParts(), rank=8, checkpointing=Fals
 
 class NextWord(nn.Module):
     """Says a word from the one before alone, with dropout while it trains."""
-
-    accepts_loss_kwargs = True
 
     def __init__(self, seed: int = 0):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Stand-ins for wandb, trackio and mlflow: packages that record what transformers' integrations call.
+"""Stand-ins for wandb, trackio and mlflow: packages that record what the run calls.
 
 The real ones are not among the tested packages: trackio excludes the tested Pillow, and wandb and mlflow bring many
 packages of their own. `docs/training.md` names the releases that were tried.
@@ -16,9 +16,8 @@ import json, os, types
 __version__ = "99.0"
 
 def record(call, **values):
-    kept = {{name: os.environ.get(name) for name in ("WANDB_RUN_ID", "MLFLOW_RUN_ID", "WANDB_LOG_MODEL")}}
     with open(os.environ["{RECORDED}"], "a") as file:
-        file.write(json.dumps({{"call": call, "environment": kept, **values}}) + "\\n")
+        file.write(json.dumps({{"call": call, **values}}) + "\\n")
 """
 
 _CONFIG = """
@@ -30,26 +29,22 @@ config = Config()
 """
 
 _WANDB = """
-run = None
+def init(project, id, name, resume):
+    assert os.environ["WANDB_DISABLE_GIT"] == os.environ["WANDB_DISABLE_CODE"] == "true"
+    record("start", project=project, run=id, resume=resume)
 
-def init(project, name):
-    global run
-    run = types.SimpleNamespace(_label=lambda code: None, summary={})
-    record("start", project=project, run=os.environ["WANDB_RUN_ID"], resume=os.environ["WANDB_RESUME"])
+def define_metric(name, step_metric=None, step_sync=None):
+    assert name == "train/global_step" or step_metric == "train/global_step"
 
 def log(values):
     record("log", step=values["train/global_step"], values=values)
 
 def finish():
-    global run
-    run = None
     record("finish")
 """
 
 _TRACKIO = """
-context_vars = types.SimpleNamespace(current_space_id=types.SimpleNamespace(get=lambda: None))
-
-def init(project, name, resume, **others):
+def init(project, name, resume):
     record("start", project=project, run=name, resume=resume)
 
 def log(values):
@@ -62,30 +57,17 @@ def finish():
 _MLFLOW = """
 import secrets
 
-limits = types.SimpleNamespace(MAX_PARAM_VAL_LENGTH=6000, MAX_PARAMS_TAGS_PER_BATCH=100)
-utils = types.SimpleNamespace(validation=limits)
-active = None
-
-def is_tracking_uri_set():
-    return True
-
-def get_tracking_uri():
-    return "nowhere"
-
 def set_experiment(name):
     global project
     project = name
 
-def active_run():
-    return active
-
-def start_run(run_name, nested):
-    global active
-    run = os.environ.get("MLFLOW_RUN_ID") or secrets.token_hex(16)
-    active = types.SimpleNamespace(info=types.SimpleNamespace(run_id=run))
+def start_run(run_id, run_name):
+    run = run_id or os.environ.get("MLFLOW_RUN_ID") or secrets.token_hex(16)
     record("start", project=project, run=run, resume="allow")
+    return types.SimpleNamespace(info=types.SimpleNamespace(run_id=run))
 
 def log_params(values, synchronous):
+    assert len(values) <= 100
     record("config", config=values)
 
 def log_metrics(metrics, step, synchronous):
@@ -95,16 +77,11 @@ def set_tags(tags):
     record("tags", tags=tags)
 
 def end_run():
-    global active
-    active = None
     record("finish")
 """
 
 _PACKAGES = {
-    "wandb": {
-        "__init__": _COMMON + _CONFIG + _WANDB,
-        "sdk/lib/config_util": "class ConfigError(Exception):\n    pass\n",
-    },
+    "wandb": {"__init__": _COMMON + _CONFIG + _WANDB},
     "trackio": {"__init__": _COMMON + _CONFIG + _TRACKIO},
     "mlflow": {"__init__": _COMMON + _MLFLOW},
 }

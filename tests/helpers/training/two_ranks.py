@@ -24,7 +24,7 @@ def gloo_threads():
 names_of_start = {*globals(), "names_of_start"}
 """
 
-# A Trainer that is still referred to keeps the group and its threads: the rank could hang at its exit.
+# A DDP model that is still referred to keeps the group and its threads: the rank could hang at its exit.
 _END = """
 for name in globals().keys() - names_of_start:
     del globals()[name]

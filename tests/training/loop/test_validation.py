@@ -86,9 +86,9 @@ def test_worker_processes_compute_the_same_figures():
 
 def test_a_run_ends_with_the_same_weights_with_and_without_validation(tmp_path):
     without, _ = tiny_trainer.train(tmp_path / "without")
-    with_it, _ = tiny_trainer.train(tmp_path / "with", eval_strategy="steps", eval_steps=2)
+    with_it, _ = tiny_trainer.train(tmp_path / "with", validate=2)
     assert torch.equal(tiny_trainer.weights(without), tiny_trainer.weights(with_it))
-    assert [line["step"] for line in with_it.state.log_history if "eval_loss" in line] == [2, 4, 6]
+    assert [line["step"] for line in with_it.lines if "eval_loss" in line] == [2, 4, 6]
 
 
 def test_the_sample_is_spread_over_subsets_and_depends_on_ids_alone():

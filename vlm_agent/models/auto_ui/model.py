@@ -212,8 +212,6 @@ class AutoUi(PreTrainedModel):
     _supports_sdpa = True
     _no_split_modules = ["T5Block"]  # noqa: RUF012 (transformers' own shape)
     _tied_weights_keys = {"t5.lm_head.weight": "t5.shared.weight"}  # noqa: RUF012 (transformers' own shape)
-    # Trainer then passes `num_items_in_batch`: under accumulation every supervised token has the same weight.
-    accepts_loss_kwargs = True
 
     def __init__(self, config: AutoUiConfig, t5: T5ForConditionalGeneration | None = None) -> None:
         """`t5`: trained weights; None: random ones."""

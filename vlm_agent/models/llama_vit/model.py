@@ -103,8 +103,6 @@ class LlamaViT(PreTrainedModel):
     _supports_sdpa = True
     _supports_flash_attn = True
     _no_split_modules = ["LlamaDecoderLayer", "Qwen2DecoderLayer"]  # noqa: RUF012 (transformers' own shape)
-    # Trainer then passes `num_items_in_batch`: under accumulation every supervised token has the same weight.
-    accepts_loss_kwargs = True
 
     vision: PreTrainedModel
     language_model: PreTrainedModel
