@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from helpers.data import aitz_counts
 from helpers.published.published_configs import write_checkpoint
 
 from vlm_agent.action_languages.binned import PHRASES
@@ -28,7 +29,6 @@ from vlm_agent.datasets.selection import in_mixture
 from vlm_agent.datasets.shards.dataset import ShardWriter, write_manifest
 from vlm_agent.datasets.shards.images import EncodedScreen
 from vlm_agent.datasets.shards.schema import episode_row, step_struct
-from vlm_agent.datasets.sources import aitz
 from vlm_agent.episodes import Action, CoatTexts, Step
 from vlm_agent.files.console import quiet_libraries
 from vlm_agent.models.cost import Flops
@@ -51,7 +51,7 @@ AITW = {
     "web_shopping": (28_061, 365_253),
 }
 TRAIN, MADE, GOOGLE_APPS = 0.8, 0.005, 0.1
-AITZ = {subset: counts for (split, subset), counts in aitz.PUBLISHED.items() if split == "train"}
+AITZ = {subset: counts for (split, subset), counts in aitz_counts.PUBLISHED.items() if split == "train"}
 AITZ_MADE = 0.1
 AITZ_TOKENS = {"screen": (100, 160), "think": (38, 90), "action": (3, 18), "result": (30, 80)}
 """The fewest and most tokens of a text of AitZ, assumed. Its published episode has 115–143, 37–72, 2–17 and 36–62 by

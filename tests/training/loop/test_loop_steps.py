@@ -46,7 +46,7 @@ def test_the_loss_is_normalised_by_the_weights_of_all_ranks(tmp_path):
         tmp_path,
         """
 from helpers.training import tiny_trainer
-from training.loop.test_steps import STREAM, Weighted
+from training.loop.test_loop_steps import STREAM, Weighted
 model = Weighted()
 tiny_trainer.train(folder, stream=STREAM, model=model)
 print("totals", *(total.item() for total in model.totals[:4]))
