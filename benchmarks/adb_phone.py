@@ -31,7 +31,7 @@ from vlm_agent.episodes import Action
 from vlm_agent.files.png import encode_png
 from vlm_agent.simulator import SimulatedPhone
 from vlm_agent.simulator.adb_daemon import Handset, PhoneServer
-from vlm_agent.simulator.adb_daemon.shell.tools import screen
+from vlm_agent.simulator.adb_daemon.shell.tools import screen as screencap
 
 TIMES = 50
 SIZES = ((448, 208), (1440, 720), (2400, 1080))
@@ -77,7 +77,7 @@ def pillow_png(pixels: np.ndarray) -> bytes:
 
 def with_pillow(work: Callable[[], object]) -> Callable[[], None]:
     def run() -> None:
-        with patch.object(screen, "encode_png", pillow_png):
+        with patch.object(screencap, "encode_png", pillow_png):
             work()
 
     return run
