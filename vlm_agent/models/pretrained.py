@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import (
@@ -26,7 +25,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files.installation import install_line
 from vlm_agent.files.weight_files import check_file, check_folder, refuse_missing_folder
-from vlm_agent.models.hub import settle_connection
+from vlm_agent.models.hub import CONFIG, cached_path, settle_connection
 from vlm_agent.recipe.model import Source
 
 Model = TypeVar("Model", bound=PreTrainedModel)
@@ -310,13 +309,8 @@ def _check(source: Source, folder: Path, name: str, weights: bool) -> None:
 
 def _cached_folder(source: Source) -> Path | None:
     """The files of a name on the hub that were downloaded."""
-    if Path(source.location).is_dir():
-        return None
-    try:
-        cached = try_to_load_from_cache(source.location, "config.json", revision=source.revision)
-    except ValueError:  # no name that the hub could have
-        return None
-    return Path(cached).parent if isinstance(cached, str) else None
+    config = None if Path(source.location).is_dir() else cached_path(source.location, CONFIG, source.revision)
+    return None if config is None else config.parent
 
 
 def _advice(source: Source, key: str, reason: str) -> str:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import yaml
-from huggingface_hub import ModelCard, ModelCardData, try_to_load_from_cache
-from huggingface_hub.utils import HFValidationError, validate_repo_id
+from huggingface_hub import ModelCard, ModelCardData
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
 from vlm_agent.datasets.shards.dataset import title_of
@@ -21,6 +20,7 @@ from vlm_agent.files import atomic_write
 from vlm_agent.models.card.markdown import code, plain, portable, table
 from vlm_agent.models.card.scores import Scores
 from vlm_agent.models.card.usage import HEADING, how_to_use, is_adapter
+from vlm_agent.models.hub import cached_path, is_hub_name
 from vlm_agent.models.run_layout import CARD, EMBEDDED, MODEL_FOLDER, base_folder, trained
 from vlm_agent.models.weights.origin import read_sources
 from vlm_agent.recipe.run import Recipe, read_recipe
@@ -212,14 +212,6 @@ def hub_names(sources: Mapping[str, Mapping[str, str]], recipe: Recipe) -> dict[
     return {key: name for key, name in (names | recipe.model.published).items() if is_hub_name(name)}
 
 
-def is_hub_name(name: str) -> bool:
-    try:
-        validate_repo_id(name)
-    except HFValidationError:
-        return False
-    return True
-
-
 def _library(folder: Path, bases: Mapping[str, str]) -> str:
     """The library that loads model/, for the Hub's example code."""
     if is_adapter(folder):
@@ -255,11 +247,7 @@ def _card_of(key: str, checkpoint: str, commit: str | None) -> Path | None:
     folder = base_folder(checkpoint) if key == "base" else Path(checkpoint)
     if commit is None:
         return folder / CARD
-    try:
-        cached = try_to_load_from_cache(checkpoint, CARD, revision=commit or None)
-    except ValueError:  # no name of the hub
-        return None
-    return Path(cached) if isinstance(cached, str) else None
+    return cached_path(checkpoint, CARD, commit or None)
 
 
 def _stated(card: Path | None) -> dict[str, str]:

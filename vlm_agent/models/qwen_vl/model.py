@@ -12,6 +12,7 @@ import torch
 import transformers
 from torch import nn
 from transformers import PreTrainedModel
+from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 
 from vlm_agent.models.attention import packed_options, to_device
 from vlm_agent.models.loss import ReadsRows, SupervisedOutput, filled, supervise
@@ -20,9 +21,8 @@ from vlm_agent.models.weights.precision import seen_dtype
 from vlm_agent.sentences import SCREEN_TOKEN
 from vlm_agent.sentences.packing import places
 
-IMAGE_MEAN = (0.48145466, 0.4578275, 0.40821073)
-IMAGE_STD = (0.26862954, 0.26130258, 0.27577711)
-"""The values of CLIP, which Qwen2-VL and Qwen2.5-VL take."""
+IMAGE_MEAN, IMAGE_STD = tuple(OPENAI_CLIP_MEAN), tuple(OPENAI_CLIP_STD)
+"""Qwen2-VL and Qwen2.5-VL take the values of CLIP."""
 
 IMAGE_MEAN_3 = IMAGE_STD_3 = (0.5, 0.5, 0.5)
 """The values of Qwen3-VL."""

@@ -9,6 +9,7 @@ from typing import Literal, Self
 import torch
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, ValidationError, model_validator
 from transformers import Qwen2Config
+from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 
 from vlm_agent.models.conversion import CheckpointFormatError
 from vlm_agent.models.llama_vit.model import LlamaViTConfig
@@ -20,9 +21,6 @@ ARCHITECTURE = "QWenLMHeadModel"
 
 GRID = (16, 16)
 """(rows, columns) of the resampler's queries and of the tower's position table; no published key says it."""
-
-_CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
-_CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 
 
 class _Section(BaseModel):
@@ -101,8 +99,8 @@ def our_configuration(published: Published, end: int, dtype: str) -> LlamaViTCon
         text_config=_text_configuration(published, end),
         screen_size=(visual.image_size, visual.image_size),
         visual_grid=GRID,
-        image_mean=_CLIP_MEAN,
-        image_std=_CLIP_STD,
+        image_mean=OPENAI_CLIP_MEAN,
+        image_std=OPENAI_CLIP_STD,
         projector="resampler",
         architectures=["LlamaViT"],
         dtype=dtype,

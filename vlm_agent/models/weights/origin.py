@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from huggingface_hub import try_to_load_from_cache
 
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files import atomic_write
 from vlm_agent.files.checked_json import read_checked, write_checked
 from vlm_agent.files.parquet import ParquetWriter, check_columns, open_parquet
 from vlm_agent.files.weight_files import is_path, weight_files
+from vlm_agent.models.hub import cached_path
 from vlm_agent.models.run_layout import BASE_FOLDER, EMBEDDED, RECIPE_FILE, base_folder, checked, trained
 from vlm_agent.recipe.model import SOURCES, ModelRecipe, Source
 from vlm_agent.recipe.run import read_recipe
@@ -175,11 +175,9 @@ def _identity(source: Source) -> dict[str, str]:
     if folder.is_dir():
         return {_CONTENT: fingerprint(_files(folder, source))}
     file = "config.json" if source.gguf_file is None else source.gguf_file
-    cached = try_to_load_from_cache(source.location, file, revision=source.revision)
-    if not isinstance(cached, str):
+    if (cached := cached_path(source.location, file, source.revision)) is None:
         return {_COMMIT: ""}
-    snapshot = Path(cached).parent
-    return {_COMMIT: snapshot.name, _CONTENT: fingerprint(_files(snapshot, source))}
+    return {_COMMIT: cached.parent.name, _CONTENT: fingerprint(_files(cached.parent, source))}
 
 
 def _files(folder: Path, source: Source) -> list[Path]:
