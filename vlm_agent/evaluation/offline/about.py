@@ -60,7 +60,7 @@ def trained_on(settings: AgentSettings, scored: Iterable[str]) -> dict[str, Any]
     run = settings.learned_by
     if run is None:
         return {}
-    from vlm_agent.models.weights.learned import LEARNED_FILE, read_learned
+    from vlm_agent.models.weights.origin import LEARNED_FILE, read_learned
 
     learned = read_learned(run)
     if learned is None:
