@@ -116,7 +116,7 @@ def _with_file(planned, run, tmp_path, plan, file):
 def test_online_it_has_the_same_identity_and_tasks(monkeypatch, run, tmp_path, options):
     identities = []
 
-    def kept(self, identity, differences):
+    def kept(self, identity):
         identities.append(identity)
         raise PlannedError
 
