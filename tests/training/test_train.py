@@ -14,6 +14,7 @@ import pytest
 import torch
 import yaml
 from helpers import tiny
+from helpers.models import tiny_qwen
 from helpers.training import forks, two_ranks
 from rich.console import Console
 from safetensors.torch import load_file
@@ -534,3 +535,28 @@ def test_a_run_resumes_where_the_folder_of_its_base_has_moved_and_not_on_another
     write_checked(second / "run.json", record | {"files": trained(second).digests})
     with pytest.raises(UserError, match=r"model\.base .* has changed since"):
         adapted(second)
+
+
+def test_a_qwen_vl_trained_in_full_resumes_to_the_weights_of_an_uninterrupted_run(shards, tmp_path):
+    """transformers saves its weights under other names than those of its state."""
+    model = tiny_qwen.recipe("qwen2_5_vl")
+    words = tiny_qwen.tokenizer(model)
+    tiny_qwen.model(model, words).save_pretrained(tmp_path / "checkpoint")
+    words.save_pretrained(tmp_path / "checkpoint")
+
+    def trained_to(name: str) -> Path:
+        content = tiny.recipe(shards, tmp_path / name)
+        content["model"] = {
+            "vlm": {"checkpoint": str(tmp_path / "checkpoint")},
+            "min_pixels": 4 * 64,
+            "max_pixels": 24 * 64,
+            "train": dict.fromkeys(("projector", "embeddings", "language_model", "norm", "head"), "full"),
+        }
+        content["training"] |= {"save_steps": 2, "optimizer": {"learning_rate": 1e-2}}
+        return train(Recipe(**content), Console(file=io.StringIO()))
+
+    whole, resumed = trained_to("whole"), trained_to("resumed")
+    shutil.rmtree(resumed / "checkpoints" / "checkpoint-3")
+    (resumed / "run.json").unlink()
+    shutil.rmtree(resumed / "model")
+    assert_same_weights(whole, trained_to("resumed"))
