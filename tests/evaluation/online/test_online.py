@@ -21,7 +21,6 @@ from vlm_agent.evaluation.online import AGENT, AT_ONCE, EXPERT, evaluate_online
 from vlm_agent.evaluation.online import evaluate as evaluating
 from vlm_agent.evaluation.online.runs import BASELINES, allowed_steps, play
 from vlm_agent.evaluation.online.tasks import address_of, online_tasks
-from vlm_agent.files import write_json
 from vlm_agent.files.checked_json import read_checked
 from vlm_agent.simulator.demonstrations import simulate_episode
 
@@ -284,15 +283,3 @@ def test_every_task_can_be_found_by_its_address(tmp_path):
         assert task["task"] == address_of(expected.task)
         for outcome in task["runs"].values():
             assert read_trace(tmp_path / "out" / outcome["trace"]).heading.task == task["task"]
-
-
-def test_an_evaluation_of_an_older_version_is_resumed(tmp_path):
-    """Older plans name a key of the action language otherwise."""
-    evaluate(tmp_path / "out", tasks=1)
-    path = tmp_path / "out" / "online_plan.json"
-    plan = read_checked(path, "")
-    plan["language"]["sought"] = False
-    write_json(path, plan)
-    settings = Prepared(prepared=Tapper())
-    evaluate_online(settings, tmp_path / "out", Console(file=StringIO()), tasks=1, controls=False)
-    assert settings.loads == []

@@ -14,9 +14,7 @@ from vlm_agent.evaluation.identity import (
     AGENT,
     GREY,
     READ_ELEMENTS,
-    identity_differences,
     names_in_tables,
-    with_current_keys,
 )
 from vlm_agent.evaluation.published_split import PublishedSplit
 from vlm_agent.evaluation.report.unread import failed_steps
@@ -84,7 +82,7 @@ def write_or_verify_plan(output: Path, plan: Plan) -> None:
     lists these settings.
     """
     content = {"described": plan.identity(), "given": _other_settings(plan)}
-    job(output).write_or_verify_plan(content, identity_differences)
+    job(output).write_or_verify_plan(content, differences)
 
 
 def update_plan(output: Path, plan: Plan) -> None:
@@ -201,8 +199,8 @@ class RecordedAbout:
 
 
 def recorded_about(predictions: Path) -> RecordedAbout:
-    """Empty without a plan or metrics, for a file that is not of one of their runs, and where the version that wrote
-    them did not record it. Raises DatasetError naming a damaged file."""
+    """Empty without a plan or metrics, and for a file that is not of one of their runs. Raises DatasetError
+    naming a damaged file."""
     found, path = _recorded(predictions), predictions.parent / METRICS
     if found is None or not path.is_file():
         return RecordedAbout()
@@ -221,7 +219,7 @@ def read_plan(output: Path) -> Plan:
     if content["described"].get("version") != VERSION:
         raise DatasetError(f"{output / PLAN} is not of version {VERSION}; use another folder")
     with job(output).parsing_plan():
-        identity, others = with_current_keys(content["described"]), content["given"]
+        identity, others = content["described"], content["given"]
         benchmark = Benchmark(
             name=others["benchmark"],
             shards=others["shards"],
@@ -230,12 +228,12 @@ def read_plan(output: Path) -> Plan:
             limit=identity["limit"],
             **identity.get("draw", {}),
             dialect=others["dialect"],
-            further_dialects=others.get("further_dialects", []),  # plans of earlier versions have none
-            published_split=others.get("published_split"),
+            further_dialects=others["further_dialects"],
+            published_split=others["published_split"],
         )
         agent: dict[str, Any] = {key: identity[key] for key in _OF_AGENT if key in identity}
-        notes, label = others.get("text_notes", {}), others["label"]
-        counted = others.get("trained_on", {})
+        notes, label = others["text_notes"], others["label"]
+        counted = others["trained_on"]
         plan = Plan(agent, others["place"], benchmark, others["passes"], notes, label, counted)
     if changed := differences(identity, plan.identity()):
         raise DatasetError(f"{output}: {benchmark.shards} has changed since the start: {'; '.join(changed)}")

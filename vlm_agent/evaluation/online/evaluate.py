@@ -28,7 +28,6 @@ from vlm_agent.evaluation.identity import (
     context_fact,
     controls_fact,
     elements_fact,
-    identity_differences,
     names_in_tables,
 )
 from vlm_agent.evaluation.online.runs import (
@@ -47,7 +46,7 @@ from vlm_agent.evaluation.report.online_table import online_tables
 from vlm_agent.files import read_json, write_json
 from vlm_agent.files.checked_json import write_checked
 from vlm_agent.files.console import Progress
-from vlm_agent.files.jobs import Job, free_after_errors
+from vlm_agent.files.jobs import Job, differences, free_after_errors
 from vlm_agent.files.threads import stoppable_pool
 from vlm_agent.screens.understand import Readers
 from vlm_agent.simulator.demonstrations import SIZE
@@ -118,12 +117,11 @@ def evaluate_online(
         "seed": seed,
         "size": list(size),
         "runs": runs,
-        # Omitted by default, so that evaluations of versions without these options can be resumed.
-        **({"long_screens": True} if long_screens else {}),
-        **({"scale": scale} if scale != 1 else {}),
+        "long_screens": long_screens,
+        "scale": scale,
     }
     job = Job(output, "an online evaluation", PLAN)
-    job.write_or_verify_plan(identity, identity_differences)
+    job.write_or_verify_plan(identity, differences)
     write_json(output / TASKS, {"tasks": tasks})
     reader = None if readers is None else ScreenReader.of(readers)
     played = online_tasks(tasks, seed, size, scale)
