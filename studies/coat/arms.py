@@ -78,7 +78,7 @@ def run_of(family: str, row: str, seed: int, options: Namespace) -> Run:
         limit=options.limit,
         keys=keys,
         controls=changes.controls,
-        scoring=("--benchmark", BENCHMARK, *(("--features", stored) if about.has_features else ())),
+        scoring=("--benchmark", BENCHMARK, *(("--agent.features", stored) if about.has_features else ())),
         features=features if about.has_features else tuple,
     )
 

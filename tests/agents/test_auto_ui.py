@@ -326,7 +326,7 @@ def test_evaluate_resumes_and_writes_the_same_with_loader_processes_and_any_batc
     scores = read_checked(outputs[0] / "metrics.json", "evaluate again")
     assert [*scores][:4] == ["trained", "constrained", *controls_of(())]
     assert scores["trained"]["about"]["settled_by_prefill"] == 0
-    assert evaluate(run, shards, outputs[0], "--constrained", "--batch-size", "7") == FAILED
+    assert evaluate(run, shards, outputs[0], "--constrained", "--agent.batch_size", "7") == FAILED
     assert "batch_size" in capsys.readouterr().err
 
 
@@ -341,7 +341,7 @@ def test_evaluate_reads_stored_features_and_computes_only_those_of_grey_screens(
     assert evaluate(run, shards, tmp_path / "computed") == OK
     write_features(shards, tmp_path / "features")
     auto_ui_run.COLOURS.screens = 0
-    options = ("--features", str(tmp_path / "features"))
+    options = ("--agent.features", str(tmp_path / "features"))
     assert evaluate(run, shards, tmp_path / "stored", *options) == OK
     assert auto_ui_run.COLOURS.screens == 1
     # An evaluation may be resumed with or without them, because they are equal.
@@ -357,7 +357,7 @@ def write_features(shards: Path, output: Path, form: str = "patches") -> None:
 
 def test_stored_features_of_another_form_are_an_error_that_names_them(run, shards, tmp_path, capsys):
     write_features(shards, tmp_path / "pooled", "pooled")
-    assert evaluate(run, shards, tmp_path / "out", "--features", str(tmp_path / "pooled")) == FAILED
+    assert evaluate(run, shards, tmp_path / "out", "--agent.features", str(tmp_path / "pooled")) == FAILED
     error = capsys.readouterr().err
     assert "pooled" in error and "patches" in error and str(tmp_path / "pooled") in error
 
@@ -388,12 +388,12 @@ def test_the_agent_of_a_run_follows_from_its_sentences(run, tmp_path):
         file.write_text(yaml.safe_dump({"agent": kind, "run": folder}))
         with pytest.raises(UserError, match=rf"{folder} was trained on data\.sentences: {words}; agent {kind} needs"):
             agent_settings(str(file)).load()
-    with pytest.raises(AgentError, match="--batch-tokens is not a setting of agent auto_ui"):
+    with pytest.raises(AgentError, match=r"--agent: unknown key batch_tokens; did you mean batch_size\?"):
         agent_settings(str(run), overrides={"batch_tokens": 1024})
 
 
 def test_commands_for_chat_turns_refuse_such_a_run_with_one_line(run, shards, tmp_path, capsys):
-    as_trained = ["--endpoint", "http://localhost:1", "--model", "mine", "--as-trained", str(run)]
+    as_trained = ["--endpoint", "http://localhost:1", "--model", "mine", "--agent.as_trained", str(run)]
     assert main(["evaluate", *as_trained, "--shards", str(shards), "--output", str(tmp_path / "out")]) == FAILED
     assert f"{run} was trained on data.sentences: chain_of_actions" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -79,11 +79,11 @@ def test_evaluate_prints_estimate_and_spending_and_asks_nothing_twice(tmp_path, 
     with serving(lambda n, body: Reply(CALL)) as (url, requests):
         path.write_text(FILE.format(url=url))
         command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output), "--no-controls"]
-        assert main([*command, "--price", "1", "2"]) == OK
+        assert main([*command, "--agent.price", "{read: 1, written: 2}"]) == OK
         out = capsys.readouterr().out
         assert out.index("Estimate for 10 steps, from 10: 10 calls,") < out.index("New: 10 calls,")
         assert "cost " in out
-        other = [*command[:-2], str(tmp_path / "other"), "--no-controls", "--calls", str(output / "calls")]
+        other = [*command[:-2], str(tmp_path / "other"), "--no-controls", "--agent.calls", str(output / "calls")]
         assert main(other) == OK
         assert "New: 0 calls, 0 tokens read, 0 written (10 replies from disk)" in capsys.readouterr().out
     assert len(requests) == 10
@@ -98,12 +98,12 @@ def test_the_limit_of_cost_stops_an_evaluation_and_a_higher_one_completes_it(tmp
     with serving(lambda n, body: Reply(content)) as (url, requests):
         path.write_text(FILE.format(url=url) + "price: {read: 0, written: 1000000}\n")
         command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output), "--no-controls"]
-        assert main([*command, "--max-cost", "2100", "--concurrency", "1"]) == FAILED
+        assert main([*command, "--agent.max_cost", "2100", "--agent.concurrency", "1"]) == FAILED
         captured = capsys.readouterr()
         assert "have cost 2048.00 of at most 2100.00" in captured.err
         assert "New: 4 calls" in captured.out
         assert len(requests) == 4
-        assert main([*command, "--max-cost", "6000"]) == OK
+        assert main([*command, "--agent.max_cost", "6000"]) == OK
     assert len(requests) == 10
 
 

@@ -46,7 +46,7 @@ OPTIONS = [
     "--bf16",
     "--constrained",
     "--no-controls --elements read",
-    "--controls no_history --batch-tokens 4096 --limit 2",
+    "--controls no_history --agent.batch_tokens 4096 --limit 2",
     "--bf16 --constrained --no-controls --split train --limit 1",
 ]
 

@@ -8,7 +8,6 @@ from helpers.models import tiny_qwen
 from vlm_agent.action_languages.named import NamedLanguage
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.data import SENTENCES
-from vlm_agent.recipe.model import WordTokenizer
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.recipe.shipped import shipped_files
 from vlm_agent.training.data.sentence_kinds import SENTENCE_KINDS
@@ -115,32 +114,11 @@ def test_an_unknown_kind_of_sentences_is_refused_with_the_known_ones(path):
     assert set(SENTENCES) == set(SENTENCE_KINDS)
 
 
-@pytest.mark.parametrize("key", ["name_swipe_targets", "sought"])
-def test_only_a_language_with_names_names_swipe_targets(path, key):
-    key = f"action_language.{key}"
+def test_only_a_language_with_names_names_swipe_targets(path):
+    key = "action_language.name_swipe_targets"
     assert "needs a language with names: name: named" in problem(path, **{key: "true"})
     named = {"action_language.name": "named", key: "true"}
     assert read_recipe(path, named).action_language.build() == NamedLanguage(tiny.BINS, name_swipe_targets=True)
-
-
-def test_the_old_name_of_swipe_targets_is_accepted_with_a_warning(path, caplog):
-    read_recipe(path, {"action_language": "{name: named, sought: true}"})
-    assert "sought is now called name_swipe_targets" in caplog.text
-
-
-def test_a_renamed_key_is_reported_once_with_its_file(path, caplog, monkeypatch):
-    renamed = {"action_language": "{name: named, sought: true}"}
-    read_recipe(path, renamed)
-    (record,) = caplog.records
-    assert record.getMessage() == f"{path}: the key sought is now called name_swipe_targets; please rename it"
-    monkeypatch.setenv("RANK", "1")
-    read_recipe(path, renamed)
-    assert len(caplog.records) == 1
-
-
-def test_a_binned_recipe_of_an_older_run_is_read(path):
-    """Runs wrote `sought: false` for every language."""
-    assert read_recipe(path, {"action_language.sought": "false"}) == read_recipe(path)
 
 
 @pytest.mark.parametrize("key", ["output", "model", "data", "training"])
@@ -398,10 +376,3 @@ def test_an_encoder_decoder_trains_in_full_and_is_saved_with_its_features(path, 
 )
 def test_keys_that_do_not_apply_to_an_encoder_decoder_are_refused(path, encoder_decoder, overrides, message):
     assert message in problem(path, **overrides)
-
-
-def test_a_word_tokenizer_without_leading_spaces_is_that_of_an_earlier_version():
-    assert WordTokenizer(vocabulary=9).model_dump() == {"vocabulary": 9}
-    content = WordTokenizer(vocabulary=9, leading_spaces=True).model_dump()
-    assert content == {"vocabulary": 9, "leading_spaces": True}
-    assert WordTokenizer(**content).leading_spaces

@@ -6,7 +6,6 @@ The digests were computed before the parts existed. The episodes have the four t
 import hashlib
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from vlm_agent.models.build import load_sentences
 from vlm_agent.models.llama_vit.family import collate
 from vlm_agent.models.qwen_vl.processor import CHAT_TURNS
 from vlm_agent.models.run_layout import base_folder
-from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.steps import StepSentences
 
@@ -102,10 +100,3 @@ def test_steps_are_those_of_earlier_versions(name):
     words = AutoTokenizer.from_pretrained(base_folder("phone_vlm_tiny") / "tokenizer")
     sentences = StepSentences(words, AUTO_UI, **{"max_source_tokens": 2000, "max_target_tokens": 400} | keys)
     assert digest_of(steps_of(sentences)) == expected
-
-
-@pytest.mark.parametrize("kind", ["trajectory", "chain_of_actions", "elements"])
-def test_saved_recipes_have_no_new_key(kind):
-    content = tiny.recipe(Path("shards"), Path("run"))
-    content["data"] |= {"sentences": kind}
-    assert "coat" not in Recipe(**content).to_yaml()

@@ -32,9 +32,11 @@ def agent_identity(
 ) -> dict[str, Any]:
     """`readers`: of the elements of screens; None for those of the phone or the data set. `controls`: of the
     evaluation."""
-    identity: dict[str, Any] = {"agent": settings.identity(), "language": settings.language.model_dump(mode="json")}
-    if settings.text_inputs:
-        identity["text_inputs"] = list(settings.text_inputs)
+    identity: dict[str, Any] = {
+        "agent": settings.identity(),
+        "language": settings.language.model_dump(mode="json"),
+        "text_inputs": list(settings.text_inputs),
+    }
     if readers is not None:
         identity[READ_ELEMENTS] = readers_identity(readers)
     if GREY in controls and settings.grey_screens != GREY_PIXELS:

@@ -223,21 +223,12 @@ class DataRecipe(Section):
 
     @model_serializer(mode="wrap")
     def _allowed_keys(self, serialise: SerializerFunctionWrapHandler) -> dict:
-        """Omits the keys that the kind of sentences excludes, so that a saved recipe is valid, and `coat`
-        and `plan` without a part and `_ABSENT_IF_NONE`, so that it equals the recipe of an earlier version."""
+        """Omits the keys that the kind of sentences excludes, so that a saved recipe is valid."""
         content = serialise(self)
-        if not self.coat.is_on:
-            content.pop("coat", None)
-        if not self.plan.is_on:
-            content.pop("plan", None)
-        content = {key: content[key] for key in content if content[key] is not None or key not in _ABSENT_IF_NONE}
         if allowed := self.sentence_options.alone:
             return {key: content[key] for key in content if key in allowed}
         excluded = _keys_of_others(self.sentences)
         return {key: content[key] for key in content if key not in excluded}
-
-
-_ABSENT_IF_NONE = ("history", "past_screens", "references")
 
 
 def _keys_of_others(sentences: str) -> set[str]:

@@ -30,7 +30,7 @@ PACKAGES = ("rapidocr", "onnxruntime", "cv2")
 
 
 CACHED = "all lines"
-"""What a file of the cache holds. Files of versions that held something else have other names."""
+"""What a file of the cache holds. It is part of the name of each file."""
 
 
 class TextSettings(Section):

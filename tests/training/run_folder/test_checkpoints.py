@@ -285,22 +285,6 @@ def test_another_runs_checkpoint_is_refused_with_every_difference(folder):
     assert "learning_rate" not in words
 
 
-@pytest.mark.parametrize("language", [{"name": "binned"}, {"name": "named", "sought": True}])
-def test_a_checkpoint_with_renamed_keys_is_resumed(tmp_path, language):
-    """Earlier versions recorded `sought` for every action language."""
-    recipe = Recipe(**tiny.recipe(tmp_path / "shards", tmp_path / "run") | {"action_language": language})
-    now = identity_of(recipe, "data", 1)
-    before = {key: value for key, value in now.items() if not key.startswith("action_language.")}
-    before |= {f"action_language.{key}": value for key, value in ({"bins": 100, "sought": False} | language).items()}
-    (tmp_path / "checkpoint-3").mkdir()
-    (tmp_path / "checkpoint-3" / "weights").write_bytes(b"w")
-    seal(tmp_path / "checkpoint-3", 3, 12, before, None)
-    assert before != now
-    assert resume_point(tmp_path, now, print, recipe) == tmp_path / "checkpoint-3"
-    with pytest.raises(TrainingError, match="bins: 100 in the checkpoint, 7 now"):
-        resume_point(tmp_path, now | {"action_language.bins": 7}, print, recipe)
-
-
 def test_the_identity_of_a_run_is_recipe_data_and_rows_per_step(tmp_path):
     shards = tiny.write_shards(tmp_path / "shards", [tiny.episode()])
     content = tiny.recipe(shards, tmp_path / "run")

@@ -135,7 +135,7 @@ class DynamicPlanningSettings(PromptedSettings):
     def identity(self) -> dict[str, Any]:
         """The same model on another server is the same agent. Files count by their content."""
         names = ("agent", "model", "mode", "feedback", "screen", "past", "max_tokens")
-        # Without references their prompts are left out, so that evaluations of versions without them can be resumed.
+        # Without references their prompts, which are then not sent, change no result.
         content = self._prompts().model_dump_json(exclude=None if self.references else set(OF_REFERENCES))
         identity = {name: getattr(self, name) for name in names}
         identity |= {"rounds": self._shown_rounds, "examples": self._shown_examples}

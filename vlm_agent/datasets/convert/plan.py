@@ -34,10 +34,7 @@ class Options:
         check_mixture(self.mixture)
 
     def content(self) -> dict:
-        """The options as they are written to the manifest.
-
-        A mixture without `mixture_of` is that of an earlier version, which reduced every split.
-        """
+        """The options as they are written to the manifest."""
         return {
             "splits": [{"name": path.name, "sha256": sha256_of([path])} for path in self.splits],
             "mixture": dict(sorted(self.mixture.items())),

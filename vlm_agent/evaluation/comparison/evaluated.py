@@ -38,7 +38,7 @@ class _Scorer:
 
 @dataclass
 class _Data:
-    """`texts`: the origin of each text that the agent read; files of earlier versions have none."""
+    """`texts`: the origin of each text that the agent read."""
 
     split: str
     texts: dict[str, str] = field(default_factory=dict)
@@ -107,8 +107,7 @@ def read_online(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def read_parameters(run: Path) -> int | None:
-    """The parameters of the model of a run, an adapter with its base; None for a run of an earlier version, which
-    counted none."""
+    """The parameters of the model of a run, an adapter with its base; None for a run that records none."""
     counts = _read_run(run)["figures"].get("parameters")
     return None if counts is None else sum(counts.values())
 

@@ -64,7 +64,7 @@ def trained_on(settings: AgentSettings, scored: Iterable[str]) -> dict[str, Any]
 
     learned = read_learned(run)
     if learned is None:
-        return {"unknown": f"the run has no {LEARNED_FILE}, which earlier versions did not write"}
+        return {"unknown": f"the run has no {LEARNED_FILE}"}
     found = sorted(set(learned.ids) & set(scored))
     counted: dict[str, Any] = {"count": len(found)} | ({"first": found[:LISTED]} if found else {})
     if learned.unknown_base is not None:

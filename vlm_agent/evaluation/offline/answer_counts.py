@@ -171,7 +171,7 @@ class AnswerCounts:
 
 
 def read_counts(path: Path, remedy: str) -> AnswerCounts:
-    """The counts in a JSON file of this version or an earlier one. Raises DatasetError naming a damaged file."""
+    """The counts in a JSON file. Raises DatasetError naming a damaged file."""
     content = read_checked(path, remedy, AnswerCounts)
     with parsing(path, remedy):
         return AnswerCounts(**content)

@@ -199,8 +199,8 @@ class RecordedAbout:
 
 
 def recorded_about(predictions: Path) -> RecordedAbout:
-    """Empty without a plan or metrics, for a file that is not of one of their runs, and where the version that wrote
-    them did not record it. Raises DatasetError naming a damaged file."""
+    """Empty without a plan or metrics, and for a file that is not of one of their runs. Raises DatasetError
+    naming a damaged file."""
     found, path = _recorded(predictions), predictions.parent / METRICS
     if found is None or not path.is_file():
         return RecordedAbout()

@@ -117,8 +117,8 @@ def evaluate_online(
         "seed": seed,
         "size": list(size),
         "runs": runs,
-        **({"long_screens": True} if long_screens else {}),
-        **({"scale": scale} if scale != 1 else {}),
+        "long_screens": long_screens,
+        "scale": scale,
     }
     job = Job(output, "an online evaluation", PLAN)
     job.write_or_verify_plan(identity)

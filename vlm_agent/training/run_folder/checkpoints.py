@@ -20,7 +20,6 @@ import torch
 
 from vlm_agent.errors import TrainingError
 from vlm_agent.models.weights.origin import keys_of_folders
-from vlm_agent.recipe.earlier_keys import in_current_terms
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.training import NEWEST_KEPT, TrainingRecipe
 from vlm_agent.training.loop import ranks
@@ -96,8 +95,8 @@ def resume_point(
 ) -> Path | None:
     """The checkpoint to resume from, or None to start from step 0. A collective: every rank calls it.
 
-    `recipe` lets checkpoints of an earlier version resume: their renamed and missing keys are compared in current
-    terms. Raises TrainingError where the newest whole checkpoint has another identity.
+    `recipe`: the bases that it names may lie in other folders than those of the checkpoint. Raises TrainingError where
+    the newest whole checkpoint has another identity.
     """
     found = newest_whole(folder, say)
     if found is None:
@@ -112,7 +111,6 @@ def _unlike(checkpoint: Path, identity: Mapping, recipe: Recipe | None) -> str |
     """Why a run of this identity cannot resume from the checkpoint; None if it can."""
     there = read_record(checkpoint)["identity"]
     if recipe is not None:
-        there = in_current_terms(there, recipe, identity)
         moved = keys_of_folders(checkpoint.parent.parent, recipe.model)
         there = {key: identity.get(key) if key in moved else value for key, value in there.items()}
     differences = [
