@@ -1,7 +1,7 @@
 """The files of a run folder; the check that it belongs to the recipe; the record of a finished run.
 
 RUN/recipe.yaml       the resolved recipe
-RUN/checkpoints/      a stopped or killed run resumes from the newest
+RUN/checkpoints/      a stopped or killed run resumes from the newest (`checkpoints.py` lists the files of one)
 RUN/tensorboard/
 RUN/lock              held, and names its process, while one trains here (`run_lock.py`)
 RUN/progress.jsonl    figures of every log step and validation (`progress.py`)
