@@ -283,7 +283,7 @@ def test_the_same_reply_twice_is_performed_twice(step):
     _, again = step(reply, history=history, screen=Screen(pixels(9)))
     _, typed = step(reply, history=[*history, turn(again, 9)], screen=Screen(pixels(5)))
     assert again.action.is_tap and again.diagnostics.part == 0
-    assert (typed.action, typed.part) == (Action.type_text("a"), 1)
+    assert (typed.action, typed.diagnostics.part) == (Action.type_text("a"), 1)
 
 
 def test_a_turn_of_another_agent_has_no_follow_up(step):
@@ -439,8 +439,8 @@ def test_a_reply_that_taps_a_field_and_types_announces_the_text(tmp_path):
     ours = agent("http://a:1", tmp_path)
     shown = ours.show(Screen(pixels(0)))
     reply = {"action": "enter_text", "text": "pizza"}
-    assert ours.read(json.dumps(reply | {"element": 1}), shown).types_later == "pizza"
-    assert ours.read(json.dumps(reply), shown).types_later == ""  # typed at once
+    assert ours.read(json.dumps(reply | {"element": 1}), shown).diagnostics.types_later == "pizza"
+    assert ours.read(json.dumps(reply), shown).diagnostics.types_later == ""  # typed at once
 
 
 def test_a_text_on_the_screen_that_gives_orders_stays_one_quoted_line_of_the_prompt(tmp_path):
