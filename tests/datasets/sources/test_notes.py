@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from helpers.example_message import Example
-from helpers.made_episodes import assert_same_episode, made_episode
+from helpers.data.example_message import Example
+from helpers.data.made_episodes import assert_same_episode, made_episode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
