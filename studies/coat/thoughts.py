@@ -7,7 +7,7 @@ the demonstrated action.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import mean
 
@@ -15,7 +15,7 @@ from studies.ablation.runs import Run
 from studies.coat.arms import coat_of
 from studies.simulated_phone.texts import BUTTONS, contradictions
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.episodes import Action, ActionKind, CoatTexts, Step, UiElement, element_at
+from vlm_agent.episodes import Action, ActionKind, Step, UiElement, element_at
 from vlm_agent.evaluation.predictions import Prediction, read_predictions
 from vlm_agent.evaluation.scoring.dialects import verdicts
 from vlm_agent.recipe.run import read_recipe
@@ -30,7 +30,7 @@ class Thought:
     """What an answer wrote before its action, and the verdicts on both."""
 
     step: Prediction
-    texts: CoatTexts
+    texts: Mapping[str, str]
     action_text: str
     thought_names_it: bool
     description_names_it: bool
@@ -51,15 +51,14 @@ def thoughts_of(run: Run) -> Iterator[Thought]:
     steps = read_predictions(run.evaluation / "predictions.parquet")
     for step, right in zip(steps, verdicts(steps, (SCORER,))[SCORER].tolist(), strict=True):
         texts, action_text = thoughts.split(step.text)
-        texts = texts or CoatTexts()
         yield Thought(
             step,
             texts,
             action_text,
-            thought_names_it=names(texts.think, step.predicted, step.elements),
+            thought_names_it=names(texts.get("think", ""), step.predicted, step.elements),
             description_names_it=step.predicted is not None
-            and texts.action == description_of(step.predicted, step.elements),
-            thought_right=names(texts.think, step.gold, step.elements),
+            and texts.get("action", "") == description_of(step.predicted, step.elements),
+            thought_right=names(texts.get("think", ""), step.gold, step.elements),
             action_right=right,
         )
 
@@ -69,8 +68,8 @@ def names(thought: str, action: Action | None, elements: tuple[UiElement, ...]) 
     if action is None:
         return False
     description = description_of(action, elements)
-    coat = CoatTexts(think=thought, action=description or "")
-    return description is not None and not contradictions(Step(None, action, elements, coat=coat))
+    coat = {"think": thought, "action": description or ""}
+    return description is not None and not contradictions(Step(None, action, elements, notes=coat))
 
 
 def description_of(action: Action, elements: tuple[UiElement, ...]) -> str | None:
@@ -111,8 +110,8 @@ def examples(run: Run, thoughts: list[Thought], count: int = 10) -> list[dict[st
             "goal": one.step.goal,
             "step": f"{one.step.step + 1} of {one.step.episode_length}",
             "expert": recorded[one.step.episode_id][one.step.step],
-            "thought": one.texts.think,
-            "description": one.texts.action,
+            "thought": one.texts.get("think", ""),
+            "description": one.texts.get("action", ""),
             "action": one.action_text,
             "verdict": f"thought {_word(one.thought_right)}, action {_word(one.action_right)}",
         }
@@ -125,7 +124,7 @@ def _recorded(run: Run) -> dict[str, list[str]]:
     dataset = ShardDataset(run.data / "shards", split="test")
     episodes = (dataset.without_pixels(index) for index in range(len(dataset)))
     return {
-        episode.id: [f"{step.coat.think} / {step.coat.action}" if step.coat else "" for step in episode.steps]
+        episode.id: [f"{step.notes['think']} / {step.notes['action']}" if step.notes else "" for step in episode.steps]
         for episode in episodes
     }
 

@@ -21,18 +21,17 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from itertools import pairwise
 from statistics import mean
 
 from transformers import AutoTokenizer
 
-from vlm_agent.episodes import ActionKind, CoatTexts, Step, element_at
+from vlm_agent.episodes import ActionKind, Step, element_at
 from vlm_agent.models.run_layout import base_folder
 from vlm_agent.simulator import SimulatedPhone, sample_task, words
 from vlm_agent.simulator.demonstrations import phone_seed, subset_of
 
-TEXTS = tuple(field.name for field in fields(CoatTexts))
+TEXTS = ("screen", "think", "action", "result")
 LOOK = {"up": "down", "down": "up", "left": "right", "right": "left"}
 SHORT = 8
 """Tokens of a plan's line, as far as possible."""
@@ -69,7 +68,7 @@ def demonstrations(episodes: int, split: str = "train") -> Iterator[tuple[str, t
 
 def contradictions(step: Step) -> list[str]:
     """What in the step's thought and description disagrees with its action or its screen; empty if nothing does."""
-    if step.coat is None:
+    if step.notes is None:
         return ["no texts"]
     action = step.action
     found = list(_absences(step))
@@ -84,16 +83,18 @@ def contradictions(step: Step) -> list[str]:
         description, thought = f"Type the text {text}", f"this field is for {text}"
     else:
         description, thought = BUTTONS[action.kind]
-    if not re.fullmatch(description, step.coat.action):
-        found.append(f"description {step.coat.action!r} of {action.name}")
+    if not re.fullmatch(description, step.notes["action"]):
+        found.append(f"description {step.notes['action']!r} of {action.name}")
     return (
-        found if re.fullmatch(thought, step.coat.think) else [*found, f"thought {step.coat.think!r} of {action.name}"]
+        found
+        if re.fullmatch(thought, step.notes["think"])
+        else [*found, f"thought {step.notes['think']!r} of {action.name}"]
     )
 
 
 def _absences(step: Step) -> Iterator[str]:
     """What is "not here" must be the name of no element; of another app, which `home` is for, an icon may be seen."""
-    match = re.match("(.+) is not here", step.coat.think if step.coat else "")
+    match = re.match("(.+) is not here", step.notes["think"] if step.notes else "")
     if match and step.action.kind is not ActionKind.PRESS_HOME and match[1] in {item.name for item in step.elements}:
         yield f"{match[1]!r} is on the screen"
 
@@ -101,8 +102,8 @@ def _absences(step: Step) -> Iterator[str]:
 def _tap(step: Step) -> Iterator[str]:
     touched = element_at(step.elements, step.action.touch_yx)
     names = {element.name for element in step.elements}
-    described = re.fullmatch("Tap on (.+)", step.coat.action if step.coat else "")
-    thought = re.fullmatch("(?:(.+) is here, see )?(.+?)( is here)?", step.coat.think if step.coat else "")
+    described = re.fullmatch("Tap on (.+)", step.notes["action"] if step.notes else "")
+    thought = re.fullmatch("(?:(.+) is here, see )?(.+?)( is here)?", step.notes["think"] if step.notes else "")
     if touched is None or described is None or thought is None:
         yield "no element, or unreadable texts"
         return
@@ -127,10 +128,10 @@ PLANNED = {
 
 def plan_contradictions(step: Step) -> list[str]:
     """What in the step's plan disagrees with its action or its screen; empty if nothing does."""
-    if step.plan is None or not step.plan.plan:
+    if not step.notes.get("plan"):
         return ["no plan"]
-    (line, *later), action = step.plan.plan, step.action
-    found = [] if line == step.plan.step else ["the step is not the first line"]
+    (line, *later), action = step.notes["plan"].split("\n"), step.action
+    found = [] if line == step.notes["step"] else ["the step is not the first line"]
     if len(later) > 3:
         found.append(f"{len(later) + 1} lines")
     if action.is_tap:
@@ -165,7 +166,7 @@ def foreign_names(goal: str, steps: Sequence[Step]) -> Iterator[str]:
     known = of_text(goal)
     for number, step in enumerate(steps):
         known |= {word for element in step.elements for word in of_text(element.text)}
-        for line in step.plan.plan if step.plan else ():
+        for line in step.notes.get("plan", "").split("\n"):
             if names := {word for word in of_text(line) if word in CONTENTS or word.isdigit()} - known:
                 yield f"{goal}, step {number}: {line!r} names {', '.join(sorted(names))}"
 
@@ -189,8 +190,8 @@ def main() -> int:
         foreign = list(foreign_names(goal, steps))
         counts.update(plan_contradictions=0, foreign_names=len(foreign))
         print("".join(f"{problem}\n" for problem in foreign), end="")
-        plans = [step.plan for step in steps if step.plan]
-        is_next += [before.plan[1] == after.step for before, after in pairwise(plans) if len(before.plan) > 1]
+        plans = [(step.notes["plan"].split("\n"), step.notes["step"]) for step in steps if step.notes.get("plan")]
+        is_next += [before[1] == now for (before, _), (_, now) in pairwise(plans) if len(before) > 1]
         for number, step in enumerate(steps):
             found = contradictions(step)
             counts.update(steps=1, contradictions=bool(found), taps=step.action.is_tap)
@@ -199,11 +200,11 @@ def main() -> int:
             if problems := plan_contradictions(step):
                 counts["plan_contradictions"] += 1
                 print(f"{goal}, step {number}: {', '.join(problems)}")
-            lines = step.plan.plan if step.plan else ()
+            lines = step.notes["plan"].split("\n") if step.notes.get("plan") else []
             counts.update(plan_lines=len(lines), duplicates=len(set(lines)) < len(lines))
             line_lengths += [len(tokenizer(line, add_special_tokens=False).input_ids) for line in lines]
             for name in TEXTS:
-                text = getattr(step.coat, name)
+                text = step.notes[name]
                 lengths[name].append(len(tokenizer(text, add_special_tokens=False).input_ids))
     figures = {
         name: {

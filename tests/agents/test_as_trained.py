@@ -19,7 +19,7 @@ from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.endpoint import EndpointSettings
 from vlm_agent.agents.loading import AgentError, agent_settings
 from vlm_agent.cli import FAILED, OK, main
-from vlm_agent.episodes import Action, CoatTexts, recorded_screen
+from vlm_agent.episodes import Action, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import read_predictions
 from vlm_agent.models.build import load_sentences
@@ -78,7 +78,7 @@ def test_an_answer_with_thoughts_is_split(run):
         agent = replace(settings(run, endpoint=url).load(), sentences=sentences)
         answer = agent.act("go", [], EPISODE.steps[0].screen)
     assert answer.action == Action.press("back")
-    assert answer.thoughts == CoatTexts(think="it is here", action="tap it")
+    assert answer.notes == {"think": "it is here", "action": "tap it"}
     assert "Screen: " in str(requests[0].body["messages"])
 
 

@@ -133,8 +133,10 @@ def test_constrained_answers_are_actions_behind_a_plan_in_batches_and_alone(run)
     assert all(answer.action is None for answers in free for answer in answers)
     for answer in (answer for answers in constrained for answer in answers):
         assert answer.action is not None
-        assert 1 <= len(answer.plan) <= 4
-        assert answer.text.startswith(f"Action Plan: [{','.join(answer.plan)}] ; Action Decision: ")
+        assert 1 <= len(answer.notes["plan"].split("\n")) <= 4
+        assert answer.text.startswith(
+            f"Action Plan: [{answer.notes['plan'].replace(chr(10), ',')}] ; Action Decision: "
+        )
 
 
 def test_a_free_answer_has_the_plan_and_the_action_of_its_text(run, monkeypatch):
@@ -143,7 +145,7 @@ def test_a_free_answer_has_the_plan_and_the_action_of_its_text(run, monkeypatch)
     monkeypatch.setattr(type(agent), "_decode", lambda *_: [[*target.plan_ids, *target.decision_ids]] * STEPS)
     ((_, answers),) = agent.answer_episodes(RECORDED[::-1])
     first = answers[0]
-    assert first.plan == ("DUAL_POINT", "DUAL_POINT", "TYPE", "PRESS_ENTER")
+    assert first.notes == {"plan": "DUAL_POINT\nDUAL_POINT\nTYPE\nPRESS_ENTER"}
     assert first.action == EPISODES[0].steps[0].action
 
 
@@ -267,7 +269,7 @@ def test_an_action_that_the_tokenizer_cannot_write_is_marked(run):
         prepared, sources=[agent.sentences.source("open settings", [], EPISODES[0].steps[0].screen).ids] * 2
     )
     ((answers,),) = agent.answer_prepared([prepared])
-    assert [answer.unwritable for answer in answers] == [True, False]
+    assert [answer.diagnostics.unwritable for answer in answers] == [True, False]
 
 
 def test_features_of_other_weights_than_in_training_are_refused(run, shards, tmp_path):

@@ -42,7 +42,7 @@ def test_the_real_episode_is_learned_and_answered_4_of_4(shared, tmp_path, past_
     agent, episodes = AutoUiAgent.from_run(run), episodes_of(shards)
     ((answers,),) = agent.answer_episodes(episodes)
     assert [answers] == answer_step_by_step(agent, episodes)
-    plans = [answer.plan for answer in answers]
+    plans = [tuple(answer.notes["plan"].split("\n")) for answer in answers]
     kinds = ("PRESS_HOME", "DUAL_POINT", "DUAL_POINT", "STATUS_TASK_COMPLETE")
     assert plans == [kinds[number:] for number in range(4)]
     for stored in (None, str(features)):

@@ -29,7 +29,7 @@ def shards(tmp_path):
 def texts_at(episode: Episode, number: int) -> tuple[str, str]:
     """Description of the screen, and result of the action before."""
     steps = episode.steps
-    return steps[number].coat.screen, steps[number - 1].coat.result if number else ""
+    return steps[number].notes["screen"], steps[number - 1].notes["result"] if number else ""
 
 
 def gold_call(step: Step) -> str:
@@ -56,7 +56,7 @@ def test_the_real_episode_is_prompted_and_scored(tmp_path, shared):
         text = text_of(body["messages"])
         earlier = text.partition("in order:\n")[2].partition("\n\n")[0].splitlines()
         number = len(earlier)
-        assert earlier == [f"{n}. {step.coat.action}" for n, step in enumerate(episode.steps[:number], 1)]
+        assert earlier == [f"{n}. {step.notes['action']}" for n, step in enumerate(episode.steps[:number], 1)]
         screen, result = (" ".join(words.split()) for words in texts_at(episode, number))
         assert f"in words: {screen}\n" in text and result in text
         return Reply(gold_call(episode.steps[number]))

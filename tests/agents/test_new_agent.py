@@ -48,7 +48,7 @@ class DummyAgent:
         self.calls.append(Call(bool((screen.pixels == 128).all()), len(elements), screen.activity, answers))
         usage = Usage(tokens_read=len(goal), tokens_written=1, calls=2, seconds=0.5)
         if answers or len(elements) <= self.element:
-            return Answer("done", Action.complete(), plan=("done",), usage=usage)
+            return Answer("done", Action.complete(), {"plan": "done"}, usage=usage)
         return Answer(f"open {elements[self.element].name}", Action.tap(*elements[self.element].centre_yx), usage=usage)
 
 

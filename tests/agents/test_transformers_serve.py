@@ -71,7 +71,7 @@ def test_every_mode_of_the_planner_plays_against_the_server(mode, server, tmp_pa
     assert len(answers) == len(EPISODES[0])
     assert all(answer.failed is None for answer in answers)
     assert answers[0].usage.calls
-    assert all(answer.action is not None or answer.unread for answer in answers)
+    assert all(answer.action is not None or answer.diagnostics.unread for answer in answers)
 
 
 def test_the_log_has_the_seconds_of_each_request(server, log):

@@ -17,6 +17,7 @@ from helpers.agents.understood import understood
 from helpers.phones.browser_phone import needs_browser, tap
 from helpers.phones.replay import replay
 
+from vlm_agent.agents.agent import Diagnostics
 from vlm_agent.agents.read_screens import reader
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.cli import FAILED, INTERRUPTED, OK, USAGE, act, main
@@ -117,7 +118,11 @@ def test_the_example_of_docs_and_help_is_a_task_of_the_demo_and_of_the_animation
 
 def test_the_summary_counts_answers_beyond_the_models_context(run, monkeypatch, capsys):
     plain = ScriptedAgent.act
-    monkeypatch.setattr(ScriptedAgent, "act", lambda *inputs: replace(plain(*inputs), beyond_context=bool(inputs[2])))
+    monkeypatch.setattr(
+        ScriptedAgent,
+        "act",
+        lambda *inputs: replace(plain(*inputs), diagnostics=Diagnostics(beyond_context=bool(inputs[2]))),
+    )
     actions = expert()
     assert run(actions) == OK
     assert f"complete ({len(actions)} steps, {len(actions) - 1} answers beyond the model's context, " in (

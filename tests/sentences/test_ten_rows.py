@@ -72,7 +72,7 @@ def shortened(text: str, episode: Episode, sentences: StepSentences | None = Non
     """`text` with a mark for each text of CoAT. `sentences`: whose tokenizer has rewritten the text."""
     for number, step in enumerate(episode.steps):
         for part, name in SHORT.items():
-            line = one_line(getattr(step.coat, part))
+            line = one_line(step.notes.get(part, ""))
             if sentences is not None:
                 line = sentences.text(sentences.ids(line))
             if line:

@@ -13,7 +13,7 @@ from helpers import tiny
 from transformers import AutoTokenizer
 
 from vlm_agent.action_languages import language_settings
-from vlm_agent.episodes import CoatTexts, Episode
+from vlm_agent.episodes import Episode
 from vlm_agent.models.build import load_sentences
 from vlm_agent.models.llama_vit.family import collate
 from vlm_agent.models.qwen_vl.processor import CHAT_TURNS
@@ -26,8 +26,11 @@ AUTO_UI = language_settings({"name": "auto_ui"}).build()
 
 
 def with_texts(episode: Episode) -> Episode:
-    texts = [CoatTexts(f"screen {n}", f"think {n}", f"action {n}", f"result {n}") for n in range(len(episode))]
-    steps = tuple(replace(step, coat=coat) for step, coat in zip(episode.steps, texts, strict=True))
+    texts = [
+        {"screen": f"screen {n}", "think": f"think {n}", "action": f"action {n}", "result": f"result {n}"}
+        for n in range(len(episode))
+    ]
+    steps = tuple(replace(step, notes=coat) for step, coat in zip(episode.steps, texts, strict=True))
     return replace(episode, steps=steps)
 
 

@@ -10,7 +10,7 @@ from studies.coat.arms import FAMILIES, ROWS, coat_of, run_of
 from studies.coat.figures import FIGURES, differences
 from studies.coat.thoughts import Thought, description_of, names, shares
 from studies.simulated_phone.texts import demonstrations
-from vlm_agent.episodes import Action, CoatTexts, UiElement
+from vlm_agent.episodes import Action, UiElement
 from vlm_agent.recipe.run import read_recipe
 
 OPTIONS = Namespace(steps=None, data=Path("data"), output=Path("out"), limit=5)
@@ -67,11 +67,11 @@ def test_the_experts_thoughts_name_its_actions_and_rarely_those_of_the_next_step
     own, next_one = [], []
     for _, steps in demonstrations(12):
         own += [
-            (names(step.coat.think, step.action, step.elements), step.coat.action)
+            (names(step.notes["think"], step.action, step.elements), step.notes["action"])
             == (True, description_of(step.action, step.elements))
             for step in steps
         ]
-        next_one += [names(after.coat.think, step.action, step.elements) for step, after in pairwise(steps)]
+        next_one += [names(after.notes["think"], step.action, step.elements) for step, after in pairwise(steps)]
     assert all(own)
     assert sum(next_one) < 0.1 * len(next_one)
 
@@ -95,7 +95,7 @@ def test_a_thought_names_an_action_if_it_is_a_reason_for_it_on_this_screen(thoug
 
 
 def _thought(thought_right, action_right, names_it=True):
-    return Thought(None, CoatTexts(), "", names_it, names_it, thought_right, action_right)
+    return Thought(None, {}, "", names_it, names_it, thought_right, action_right)
 
 
 def test_shares_of_thoughts_and_actions_are_percent_of_the_steps():

@@ -23,7 +23,16 @@ import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from vlm_agent.action_languages import ActionLanguage, ChosenLanguage, LanguageSettings, default_settings
-from vlm_agent.agents.agent import NOT_PERFORMED, Agent, AgentSettings, Answer, Turn, Usage, answer_step_by_step
+from vlm_agent.agents.agent import (
+    NOT_PERFORMED,
+    Agent,
+    AgentSettings,
+    Answer,
+    Diagnostics,
+    Turn,
+    Usage,
+    answer_step_by_step,
+)
 from vlm_agent.agents.as_trained import image_part, trained_messages
 from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.fences import in_fence
@@ -87,15 +96,15 @@ class EndpointAgent:
         return Answer(
             completion.text,
             action,
-            lines.thoughts,
-            lines.plan,
+            lines.notes,
             box=box,
             usage=usage,
-            reference_has_goal=references.has_goal(goal, screen.episode),
-            step=lines.step,
-            fenced=fenced,
-            seconds_on_disk=completion.seconds_on_disk,
-            replies=(completion.notes,),
+            diagnostics=Diagnostics(
+                reference_has_goal=references.has_goal(goal, screen.episode),
+                fenced=fenced,
+                seconds_on_disk=completion.seconds_on_disk,
+                replies=(completion.notes,),
+            ),
         )
 
     def without_sight(self) -> "EndpointAgent | None":

@@ -7,7 +7,7 @@ from pydantic import Field, PositiveInt
 from vlm_agent.settings import BARE_OFF, Section
 
 PARTS = ("plan", "step")
-"""The fields of `PlanTexts`, in the order in which they are read and written."""
+"""The names of the notes, in the order in which they are read and written."""
 
 
 class PlanRecipe(Section):

@@ -39,7 +39,7 @@ def conversation(sentences: TrajectorySentences, episode: Episode, image_part: I
     opening = "" if sentences.as_html else "".join(before)
     for number, step in list(enumerate(episode.steps))[shown:]:
         thoughts, is_past = sentences.thoughts, number < last
-        lines = [*thoughts.read(sentences.texts_at(episode, number)), *thoughts.plans.read(step.plan, is_past)]
+        lines = [*thoughts.read(sentences.texts_at(episode, number)), *thoughts.plans.read(step.notes, is_past)]
         if sentences.as_html:
             messages += [{"role": "user", "content": line} for line in lines]
             lines = []
@@ -52,7 +52,7 @@ def conversation(sentences: TrajectorySentences, episode: Episode, image_part: I
 def answer(sentences: TrajectorySentences, step: Step, is_past: bool = False) -> str:
     """The text that the model writes at a step. `is_past`: without the plan, as earlier steps have it."""
     thoughts = sentences.thoughts
-    before = [*thoughts.plans.learned(step.plan, is_past), *thoughts.learned(step.coat)]
+    before = [*thoughts.plans.learned(step.notes, is_past), *thoughts.learned(step.notes)]
     return "".join(before) + sentences.language.encode(step.action, step.screen)
 
 

@@ -14,7 +14,7 @@ tokenizers may join characters across segments of a whole text, which here never
 With `data.coat`, sources and targets have texts of CoAT too (`thoughts/headed.py`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Protocol, cast
@@ -24,7 +24,7 @@ from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.action_languages.language import DECISION
-from vlm_agent.episodes import ACTION_NAMES, ActionKind, CoatTexts, Episode, Screen, Step, is_same_text
+from vlm_agent.episodes import ACTION_NAMES, ActionKind, Episode, Screen, Step, is_same_text
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.sentences import Sentence, html
@@ -143,7 +143,7 @@ class StepSentences:
         """The source of step `number`, with the texts that are known there. Raises TooLongError as `source` does."""
         screen = episode.steps[number].screen
         if self.thoughts.parts.read:
-            screen = replace(screen, texts=texts_at(episode, number))
+            screen = replace(screen, notes=texts_at(episode, number))
         return self.source(episode.goal, episode.steps[:number], screen)
 
     def source(self, goal: str, past: Sequence[Step], screen: Screen) -> Source:
@@ -181,16 +181,16 @@ class StepSentences:
     def target(self, steps: Sequence[Step]) -> Target:
         """The target of the first of `steps`; the others are those that follow it."""
         decision = self.ids(" " + self._decision(steps[0]))
-        thoughts = self.thought_ids(steps[0].coat)
+        thoughts = self.thought_ids(steps[0].notes)
         plan = self._plan(steps)
         return Target(self.ids(" " + plan if thoughts else plan), [*decision, self.end_mark], thoughts)
 
-    def thought_ids(self, coat: CoatTexts | None) -> list[int]:
+    def thought_ids(self, notes: Mapping[str, str]) -> list[int]:
         """The tokens before the plan; empty if no part is learned."""
-        return [token for segment in self.thoughts.learned(coat) for token in self.ids(segment)]
+        return [token for segment in self.thoughts.learned(notes) for token in self.ids(segment)]
 
     def target_text(self, steps: Sequence[Step]) -> str:
-        thoughts = "".join(self.thoughts.learned(steps[0].coat))
+        thoughts = "".join(self.thoughts.learned(steps[0].notes))
         return f"{thoughts} {self._plan(steps)} {self._decision(steps[0])}".removeprefix("" if thoughts else " ")
 
     def is_writable(self, step: Step) -> bool:
@@ -258,7 +258,7 @@ class StepSentences:
         recent = past[-self.history :] if self.history else ()
         actions = [self.language.encode(step.action, step.screen) for step in recent]
         elements = [SCREEN, *html.element_texts(screen.elements or ())] if self.elements else []
-        after_goal = [*self.thoughts.read(screen.texts), *elements]
+        after_goal = [*self.thoughts.read(screen.notes), *elements]
         return [HISTORY] if self.history else [], actions, html.one_line(f"{GOAL} {goal}"), after_goal
 
     def _plan(self, steps: Sequence[Step]) -> str:

@@ -21,7 +21,7 @@ Only the last action is supervised. Steps in words are a line each, after a head
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import cast
@@ -33,12 +33,10 @@ from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.action_languages.names import spoken_name, touched_name
 from vlm_agent.episodes import (
     ACTION_NAMES,
+    NO_NOTES,
     Action,
-    CoatTexts,
     Episode,
-    PlanTexts,
     Screen,
-    ScreenTexts,
     Step,
     is_same_text,
 )
@@ -138,7 +136,7 @@ class TrajectorySentences:
         """
         if self.past is None:
             return [self.build(episode, with_unwritable=True)]
-        later = with_plan_of_first_step(episode, ()) if self.thoughts.plans.parts.is_static else episode
+        later = with_plan_of_first_step(episode, "") if self.thoughts.plans.parts.is_static else episode
         numbers = range(len(episode))
         return [self.build_step(later if number else episode, number, with_unwritable=True) for number in numbers]
 
@@ -165,14 +163,14 @@ class TrajectorySentences:
         feeds; empty without `past`."""
         if self.past is None:
             return []
-        static = self.thoughts.plans.static(episode.steps[0].plan) if number else []
+        static = self.thoughts.plans.static(episode.steps[0].notes) if number else []
         steps = episode.steps[self.past.first_in_words(number) : self.past.first_shown(number)]
         return [*static, *([WORDS_HEADING] if steps else []), *map(self.in_words, steps)]
 
     def in_words(self, step: Step) -> str:
         """An earlier step as a line: its immediate step if `data.plan.step` is on, else its action as the language
         writes it without its screen."""
-        words = self.thoughts.plans.in_words(step.plan)
+        words = self.thoughts.plans.in_words(step.notes)
         return line_of(words or self.language.in_words(step.action, step.screen))
 
     def _add_past(self, sentence: Sentence, episode: Episode, number: int) -> None:
@@ -180,8 +178,8 @@ class TrajectorySentences:
         step = episode.steps[number]
         self.add_screen(sentence, step, self.texts_at(episode, number), is_past=True)
         text = self.language.encode(step.action, step.screen)
-        plan_ids = self._line_ids(self.thoughts.plans.learned(step.plan, is_past=True))
-        sentence.read(plan_ids + self.thought_ids(step.coat) + self._with_end_mark(text))
+        plan_ids = self._line_ids(self.thoughts.plans.learned(step.notes, is_past=True))
+        sentence.read(plan_ids + self.thought_ids(step.notes) + self._with_end_mark(text))
 
     def _add_step(
         self, sentence: Sentence, episode: Episode, number: int, target: str | None, with_unwritable: bool
@@ -193,7 +191,7 @@ class TrajectorySentences:
         names_target = target is not None and _names_swipe_target(episode.goal, number)
         text = self.language.encode(step.action, step.screen, target if names_target else None)
         plans = self.thoughts.plans.at(is_first=number == 0)
-        plan_ids, thought_ids = self._line_ids(plans.learned(step.plan)), self.thought_ids(step.coat)
+        plan_ids, thought_ids = self._line_ids(plans.learned(step.notes)), self.thought_ids(step.notes)
         ids = self._with_end_mark(text)
         if not (with_unwritable or self.is_writable(text)):
             sentence.read(plan_ids + thought_ids + ids)
@@ -218,13 +216,13 @@ class TrajectorySentences:
         return self.language.max_tokens + sum(parts.max_tokens for parts in sections if parts.learned)
 
     def add_screen(
-        self, sentence: Sentence, step: Step, texts: ScreenTexts | None = None, is_past: bool = False
+        self, sentence: Sentence, step: Step, notes: Mapping[str, str] = NO_NOTES, is_past: bool = False
     ) -> None:
         """Append the screen, its texts and the cue before the action. `is_past`: without the plan of an earlier step.
 
         Raises UserError for a step without the plan that is read.
         """
-        lines = [*self.thoughts.read(texts), *self.thoughts.plans.read(step.plan, is_past)]
+        lines = [*self.thoughts.read(notes), *self.thoughts.plans.read(step.notes, is_past)]
         sentence.read(self.before_screen(is_first=not sentence.shown, lines=lines))
         if self.as_html:
             sentence.read_screen(self._tokenise(self.html(step.screen), plain=True))
@@ -247,13 +245,13 @@ class TrajectorySentences:
             return self.screens.blank(*step.size)
         return self.screens.prepare(step.screenshot)
 
-    def texts_at(self, episode: Episode, number: int) -> ScreenTexts | None:
-        """The texts that are read at step `number` of an episode; None if no part is read."""
-        return texts_at(episode, number) if self.thoughts.parts.read else None
+    def texts_at(self, episode: Episode, number: int) -> Mapping[str, str]:
+        """The notes that are read at step `number` of an episode; none if no part is read."""
+        return texts_at(episode, number) if self.thoughts.parts.read else NO_NOTES
 
-    def thought_ids(self, coat: CoatTexts | None) -> list[int]:
+    def thought_ids(self, notes: Mapping[str, str]) -> list[int]:
         """The tokens before an action; empty if no part is learned."""
-        return self._line_ids(self.thoughts.learned(coat))
+        return self._line_ids(self.thoughts.learned(notes))
 
     def _line_ids(self, lines: Sequence[str]) -> list[int]:
         return [token for line in lines for token in self.ids(line)]
@@ -345,11 +343,10 @@ class TrajectorySentences:
         )  # a list of ids decodes to one text
 
 
-def with_plan_of_first_step(episode: Episode, plan: tuple[str, ...]) -> Episode:
+def with_plan_of_first_step(episode: Episode, plan: str) -> Episode:
     """The episode with another plan at its first step."""
     first, *others = episode.steps
-    texts = PlanTexts(plan, "" if first.plan is None else first.plan.step)
-    return replace(episode, steps=(replace(first, plan=texts), *others))
+    return replace(episode, steps=(replace(first, notes={**first.notes, "plan": plan}), *others))
 
 
 def line_of(text: str) -> str:

@@ -12,6 +12,7 @@ from helpers.phones.replay import replay
 from rich.console import Console
 
 from vlm_agent.agents import Answer, Usage
+from vlm_agent.agents.agent import Diagnostics
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.devices.errors import DeviceError
@@ -162,7 +163,7 @@ def test_an_agent_is_stopped_after_twice_the_experts_steps_and_a_few(tmp_path):
 def test_answers_beyond_the_models_context_are_counted_and_printed(tmp_path):
     class Overlong(Tapper):
         def act(self, goal, history, screen):
-            return replace(super().act(goal, history, screen), beyond_context=len(history) > 1)
+            return replace(super().act(goal, history, screen), diagnostics=Diagnostics(beyond_context=len(history) > 1))
 
     printed = StringIO()
     content = evaluate_online(

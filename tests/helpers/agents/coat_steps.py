@@ -11,13 +11,16 @@ from vlm_agent.agents import Answer, demonstrated
 from vlm_agent.agents.coat import CoatAgentSettings
 from vlm_agent.agents.coat.agent import CoatAgent
 from vlm_agent.datasets.shards.images import decode_screen
-from vlm_agent.episodes import CoatTexts, recorded_screen
+from vlm_agent.episodes import recorded_screen
 
 PLAIN = tiny.episode(1)
 WITH_TEXTS = replace(
     PLAIN,
     steps=tuple(
-        replace(step, coat=CoatTexts(f"screen {n}", f"thought {n}", f"action {n}", f"result {n}"))
+        replace(
+            step,
+            notes={"screen": f"screen {n}", "think": f"thought {n}", "action": f"action {n}", "result": f"result {n}"},
+        )
         for n, step in enumerate(PLAIN.steps)
     ),
 )

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from vlm_agent.episodes import Episode, PlanTexts
+from vlm_agent.episodes import Episode
 
 
 def with_plans(episode: Episode) -> Episode:
     steps = [
-        replace(step, plan=PlanTexts((f"plan-{n} {'b' * n}", f"rest-{n}"), f"step-{n}"))
+        replace(step, notes={**step.notes, "plan": f"plan-{n} {'b' * n}\nrest-{n}", "step": f"step-{n}"})
         for n, step in enumerate(episode.steps)
     ]
     return replace(episode, steps=tuple(steps))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from helpers import tiny
 
-from vlm_agent.episodes import Episode, PlanTexts
+from vlm_agent.episodes import Episode
 from vlm_agent.sentences.references import ReferenceLines, reference_line
 
 GOALS = ("open settings 0", "Open  settings 1", "open settings 1", "buy milk", "a clock")
@@ -13,8 +13,8 @@ GOALS = ("open settings 0", "Open  settings 1", "open settings 1", "buy milk", "
 
 def episode(name: str, goal: str, steps: int = len(tiny.ACTIONS)) -> Episode:
     made = tiny.episode(sum(map(ord, name)), tiny.ACTIONS[:steps])
-    plans = [PlanTexts((f"rest-{name}",), f"step-{name}-{number}") for number in range(steps)]
-    changed = tuple(replace(step, plan=plan) for step, plan in zip(made.steps, plans, strict=True))
+    plans = [{"plan": f"rest-{name}", "step": f"step-{name}-{number}"} for number in range(steps)]
+    changed = tuple(replace(step, notes={**step.notes, **plan}) for step, plan in zip(made.steps, plans, strict=True))
     return Episode(name, made.subset, goal, changed)
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from vlm_agent.episodes import CoatTexts, Episode
+from vlm_agent.episodes import Episode
 from vlm_agent.recipe.data import CoatRecipe
 
 ALL = CoatRecipe(screen=True, result=True, think=True, action=True, think_weight=0.5)
@@ -29,7 +29,15 @@ def row(number: int) -> dict:
 
 def with_texts(episode: Episode) -> Episode:
     steps = [
-        replace(step, coat=CoatTexts(f"screen-{n}", f"think-{n} {'a' * n}", f"action-{n}", f"result-{n}"))
+        replace(
+            step,
+            notes={
+                "screen": f"screen-{n}",
+                "think": f"think-{n} {'a' * n}",
+                "action": f"action-{n}",
+                "result": f"result-{n}",
+            },
+        )
         for n, step in enumerate(episode.steps)
     ]
     return replace(episode, steps=tuple(steps))

@@ -29,7 +29,7 @@ from vlm_agent.datasets.selection import in_mixture
 from vlm_agent.datasets.shards.dataset import ShardWriter, write_manifest
 from vlm_agent.datasets.shards.images import EncodedScreen
 from vlm_agent.datasets.shards.schema import episode_row, step_struct
-from vlm_agent.episodes import Action, CoatTexts, Step
+from vlm_agent.episodes import Action, Step
 from vlm_agent.files.console import quiet_libraries
 from vlm_agent.models.cost import Flops
 from vlm_agent.recipe.model import SOURCES
@@ -164,7 +164,7 @@ def _rows(screens: list[EncodedScreen], share: float) -> Iterator[dict]:
 
 def _aitz_rows(screens: list[EncodedScreen], share: float) -> Iterator[dict]:
     rng = np.random.default_rng(0)
-    steps = [Step(None, _action(rng), coat=_texts_of_a_step(rng)) for _ in range(500)]
+    steps = [Step(None, _action(rng), notes=_texts_of_a_step(rng)) for _ in range(500)]
     for subset, (episodes, screens_in_all) in AITZ.items():
         for number, length in enumerate(lengths(round(episodes * share), screens_in_all / episodes, rng).tolist()):
             done = [steps[at] for at in rng.integers(len(steps), size=length)]
@@ -178,9 +178,9 @@ def _row(name: str, subset: str, goal: str, steps: list[Step], screen: EncodedSc
     return episode_row(name, subset, "train", goal, "", 0, structs)
 
 
-def _texts_of_a_step(rng: np.random.Generator) -> CoatTexts:
+def _texts_of_a_step(rng: np.random.Generator) -> dict[str, str]:
     """Texts of one word repeated, which the stand-ins for tokenizers have whole."""
-    return CoatTexts(**{part: " ".join([_WORD] * rng.integers(*ends)) for part, ends in AITZ_TOKENS.items()})
+    return {**{part: " ".join([_WORD] * rng.integers(*ends)) for part, ends in AITZ_TOKENS.items()}}
 
 
 def lengths(count: int, mean: float, rng: np.random.Generator) -> np.ndarray:

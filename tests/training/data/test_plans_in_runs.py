@@ -81,7 +81,7 @@ def test_without_history_a_static_plan_is_learned_at_every_step(shards):
     ],
 )
 def test_missing_texts_are_found_before_training(tmp_path, form, missing, message):
-    steps = [replace(step, plan=None) if n == missing else step for n, step in enumerate(EPISODES[0].steps)]
+    steps = [replace(step, notes={}) if n == missing else step for n, step in enumerate(EPISODES[0].steps)]
     shards = tiny.write_shards(tmp_path / "shards", [replace(EPISODES[0], steps=tuple(steps))])
     plan = planned(shards, plan=FORMS[form], past_screens=1)
     if message is None:

@@ -215,8 +215,8 @@ def test_batched_steps_answer_as_each_step_alone(agent, control):
     batched = answer_episodes(controlled, episodes)[0]
     alone = answer_step_by_step(controlled, episodes)
     assert batched == alone
-    shares = [[answer.reference_has_goal for answer in answers] for answers in batched]
-    assert shares == [[answer.reference_has_goal for answer in answers] for answers in alone]
+    shares = [[answer.diagnostics.reference_has_goal for answer in answers] for answers in batched]
+    assert shares == [[answer.diagnostics.reference_has_goal for answer in answers] for answers in alone]
     assert [set(of_episode) for of_episode in shares] == [{True}, {False}, {True}, {False}]
 
 

@@ -81,7 +81,7 @@ def _calls(history: Sequence[Turn]) -> list[list[Turn]]:
     """The turns of each answer of the model. A demonstrated action is by itself."""
     calls: list[list[Turn]] = []
     for turn in history:
-        if turn.answer is not None and turn.answer.part and calls:
+        if turn.answer is not None and turn.answer.diagnostics.part and calls:
             calls[-1].append(turn)
         else:
             calls.append([turn])
@@ -94,7 +94,7 @@ def _changed_nothing(turns: Sequence[Turn]) -> bool:
 
 def _line(prompts: VisionTaskerPrompts, turns: Sequence[Turn], show: Callable[[Screen], ShownScreen]) -> str:
     """The agent's own words for an answer; without any, those of its first action."""
-    own = [one_line(turn.thoughts.action) for turn in turns if turn.answer is not None and turn.thoughts is not None]
+    own = [one_line(turn.notes["action"]) for turn in turns if turn.answer is not None and "action" in turn.notes]
     if any(own):
         return ", ".join(filter(None, own))
     return action_line(prompts, turns[0].action, lambda: show(turns[0].screen))

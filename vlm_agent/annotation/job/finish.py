@@ -137,5 +137,5 @@ def check(shards: Path, split: str | None, subset: str | None, console: Console)
 def _kinds_of_texts(dataset: ShardDataset) -> list[str]:
     """The texts that the check reads, as far as the dataset has them."""
     steps = [step for index in range(len(dataset)) for step in dataset.without_pixels(index).steps]
-    kinds = {"action description": any(step.coat for step in steps), "plan": any(step.plan for step in steps)}
-    return [kind for kind, is_there in kinds.items() if is_there]
+    kinds = {"action": "action description", "step": "plan"}
+    return [kind for name, kind in kinds.items() if any(name in step.notes for step in steps)]

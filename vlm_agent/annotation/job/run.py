@@ -14,7 +14,7 @@ from vlm_agent.annotation.edits import EditStore
 from vlm_agent.annotation.job.estimate import estimate
 from vlm_agent.annotation.job.finish import complete, summarise
 from vlm_agent.annotation.job.plan import WORK, AnnotationSettings, ShardPlan, job, plan_of
-from vlm_agent.annotation.job.shards import AnnotatedRow, Entry, Failure, Written, read_entry, write_shard
+from vlm_agent.annotation.job.shards import AnnotatedRow, Entry, Failure, read_entry, write_shard
 from vlm_agent.annotation.prompts import PlanPrompts, Prompts
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import DatasetError
@@ -141,7 +141,7 @@ class _Run:
                 EditStore(self._output / WORK),
                 self._service.accept_missing,
                 report,
-                Written(self._annotator.counted, self._annotator.writes_coat),
+                self._annotator.counted,
             )
 
     def _row(self, index: int) -> AnnotatedRow:

@@ -15,9 +15,8 @@ from vlm_agent.annotation.annotator import TEXTS, StepTexts
 from vlm_agent.annotation.check import check_episode
 from vlm_agent.annotation.edits import EditStore
 from vlm_agent.annotation.job.plan import ShardPlan, job
-from vlm_agent.annotation.plans import PLAN
 from vlm_agent.datasets.shards.dataset import ShardWriter
-from vlm_agent.datasets.shards.schema import from_row
+from vlm_agent.datasets.shards.schema import from_row, note_structs, notes_of
 from vlm_agent.errors import DatasetError
 from vlm_agent.files.checked_json import read_checked, write_checked
 from vlm_agent.files.parquet import open_parquet, read_footer
@@ -70,14 +69,6 @@ AnnotatedRow = tuple[dict[str, Any], Sequence[StepTexts]]
 """A row of the input (`ShardDataset.row`), and the texts of its steps."""
 
 
-@dataclass(frozen=True)
-class Written:
-    """What an annotator writes: its `counted` texts, and whether `coat` is among them (`writes_coat`)."""
-
-    counted: tuple[str, ...] = TEXTS
-    coat: bool = True
-
-
 def write_shard(
     output: Path,
     plan: ShardPlan,
@@ -85,15 +76,16 @@ def write_shard(
     edits: EditStore,
     accept_missing: bool,
     report: Callable[[int], None],
-    written: Written = Written(),
+    counted: Sequence[str] = TEXTS,
 ) -> list[Failure]:
     """Writes a shard and its entry if no text is missing, or with `accept_missing`; returns what is missing.
 
-    All of `rows` is read in either case. `report` is called with the number of steps of each row.
+    All of `rows` is read in either case. `report` is called with the number of steps of each row. `counted`: the texts
+    whose origins the entry counts.
     """
     failures: list[Failure] = []
     findings: list[dict[str, Any]] = []
-    counts = {name: Counter[str]() for name in written.counted}
+    counts = {name: Counter[str]() for name in counted}
     digest = edits.digest(plan.episode_ids)
 
     def annotated() -> Iterator[dict[str, Any]]:
@@ -105,13 +97,10 @@ def write_shard(
             ]
             failures.extend(missing)
             for step in steps:
-                for name in written.counted:
+                for name in counted:
                     counts[name]["missing" if name in step.failed else step.origin[name]] += 1
             for struct, step in zip(row["steps"], steps, strict=True):
-                if written.coat:
-                    struct["coat"] = dict(step.texts)
-                if PLAN in written.counted:
-                    struct["plan"] = None if step.plan is None else asdict(step.plan)
+                struct["notes"] = note_structs(step.notes)
             yield _checked(_edited(row, edits), findings)
             report(len(steps))
 
@@ -156,7 +145,7 @@ def _edited(row: dict[str, Any], edits: EditStore) -> dict[str, Any]:
     for number, edit in edits.load(row["episode_id"]).items():
         if edit.texts and number < len(row["steps"]):
             struct = row["steps"][number]
-            struct["coat"] = (struct["coat"] or dict.fromkeys(TEXTS, "")) | dict(edit.texts)
+            struct["notes"] = note_structs(notes_of(struct["notes"]) | dict(edit.texts))
     return row
 
 

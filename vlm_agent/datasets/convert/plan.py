@@ -9,7 +9,7 @@ from pathlib import Path
 from vlm_agent.datasets.selection import MIXED_SPLIT, check_mixture
 from vlm_agent.datasets.shards.dataset import WORK_FOLDERS
 from vlm_agent.datasets.shards.images import ScreenFormat
-from vlm_agent.datasets.shards.schema import FIRST_VERSION
+from vlm_agent.datasets.shards.schema import VERSION
 from vlm_agent.datasets.sources import Input
 from vlm_agent.files import sha256_of
 from vlm_agent.files.checked_json import write_checked
@@ -52,7 +52,7 @@ class Plan:
     def identity(self) -> dict:
         """The settings that two runs must share. The inputs' paths are excluded: they differ between machines."""
         return {
-            "schema_version": FIRST_VERSION,
+            "schema_version": VERSION,
             "source": self.source,
             "options": self.options.content(),
             "inputs": {input_.shard: {"name": input_.name, "size": input_.size()} for input_ in self.inputs},

@@ -6,11 +6,10 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.datasets.shards.schema import IN_STEPS
-from vlm_agent.episodes import ACTION_NAMES, ActionKind, PlanTexts
+from vlm_agent.datasets.shards.schema import IN_STEPS, notes_of
+from vlm_agent.episodes import ACTION_NAMES, ActionKind
 from vlm_agent.geometry import are_taps, boxes_at, directions, nearest_boxes
 
 _EPISODE_COLUMNS = ("subset", "split", "goal")
@@ -92,12 +91,13 @@ def read_columns(dataset: ShardDataset, episodes: Sequence[int] | None = None) -
     )
 
 
-def coat_texts(
-    dataset: ShardDataset, parts: Sequence[str], episodes: Sequence[int] | None = None
+def note_texts(
+    dataset: ShardDataset, names: Sequence[str], episodes: Sequence[int] | None = None
 ) -> dict[str, np.ndarray]:
-    """Texts of CoAT by field of `CoatTexts`, str objects (S,) each; empty where the source has none."""
-    coat = dataset.table([IN_STEPS + "coat"], episodes)["steps"].combine_chunks().flatten().field("coat")
-    return {part: pc.fill_null(pc.struct_field(coat, part), "").to_numpy(zero_copy_only=False) for part in parts}
+    """Texts of `Step.notes` by name, str objects (S,) each; empty where the source has none."""
+    steps = dataset.table([IN_STEPS + "notes"], episodes)["steps"].combine_chunks().flatten().field("notes").to_pylist()
+    notes = [notes_of(of_step) for of_step in steps]
+    return {name: np.array([of_step.get(name, "") for of_step in notes], object) for name in names}
 
 
 def listed_elements(dataset: ShardDataset, episodes: Sequence[int] | None = None) -> pa.ChunkedArray:
@@ -105,12 +105,6 @@ def listed_elements(dataset: ShardDataset, episodes: Sequence[int] | None = None
     steps = dataset.table([IN_STEPS + "elements"], episodes)["steps"]
     chunks = [chunk.flatten().field("elements") for chunk in steps.chunks]
     return pa.chunked_array(chunks, steps.type.value_type.field("elements").type)
-
-
-def plan_texts(dataset: ShardDataset, episodes: Sequence[int] | None = None) -> list[PlanTexts | None]:
-    """The plan of each step (S,); None where the source has none."""
-    plans = dataset.table([IN_STEPS + "plan"], episodes)["steps"].combine_chunks().flatten().field("plan").to_pylist()
-    return [None if texts is None else PlanTexts(tuple(texts["plan"]), texts["step"]) for texts in plans]
 
 
 def touched_names(dataset: ShardDataset, episodes: Sequence[int] | None = None) -> np.ndarray:

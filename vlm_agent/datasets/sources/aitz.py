@@ -20,11 +20,19 @@ from vlm_agent.datasets.formats.json_list import JsonItem, read_items
 from vlm_agent.datasets.records import BadRecord, EpisodeStep
 from vlm_agent.datasets.selection import LABELS
 from vlm_agent.datasets.sources import Input, Source, checks, inputs_of_episodes, main_files
-from vlm_agent.episodes import CoatTexts, Step, UiElement
+from vlm_agent.episodes import Step, UiElement
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import HashedFiles
 
 SUBSETS = ("general", "google_apps", "install", "single", "web_shopping")
+
+NOTE_KEYS = {
+    "screen": "coat_screen_desc",
+    "think": "coat_action_think",
+    "action": "coat_action_desc",
+    "result": "coat_action_result",
+}
+"""Name of a note → its key."""
 
 _NAME = re.compile(rf"({'|'.join(subset.upper() for subset in SUBSETS)})-[\w-]+\.json")
 
@@ -127,7 +135,8 @@ def _parse_step(item: JsonItem, path: Path, subset: str, split: str | None) -> E
     episode_id, step_id = fields.string("episode_id"), fields.integer("step_id")
     length = fields.integer("episode_length")
     checks.check_position(episode_id, step_id, length)
-    (action, moved_points), coat = checks.read_action(fields, _ACTION), _coat(fields)
+    action, moved_points = checks.read_action(fields, _ACTION)
+    notes = {name: fields.string(key) for name, key in NOTE_KEYS.items() if key in fields}
     screen = checks.read_screen(checks.beside(path, fields.string("image_path")))
     return EpisodeStep(
         file=path,
@@ -141,7 +150,7 @@ def _parse_step(item: JsonItem, path: Path, subset: str, split: str | None) -> E
         goal=fields.string("instruction"),
         device_type="",
         android_api_level=0,
-        step=Step(screen, action, _elements(fields, screen.shape[:2]), coat=coat),
+        step=Step(screen, action, _elements(fields, screen.shape[:2]), notes=notes),
         split=split,
         moved_points=moved_points,
     )
@@ -180,7 +189,3 @@ def _elements(fields: _Fields, size: tuple[int, ...]) -> tuple[UiElement, ...]:
     return checks.elements_of(
         fractions.ravel().tolist(), fields.strings("ui_text"), fields.strings("ui_types"), "ui_positions"
     )
-
-
-def _coat(fields: _Fields) -> CoatTexts | None:
-    return checks.coat_texts({key: fields.string(key) for key in checks.COAT_KEYS.values() if key in fields})

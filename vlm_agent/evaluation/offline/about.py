@@ -117,7 +117,7 @@ def _origins(episode: Episode, text_inputs: Sequence[str]) -> Iterator[tuple[str
                 phone = screen_text(step.screen)
             elif part == "result":
                 phone = result_text(step.screen, episode.steps[number + 1].screen)
-            yield part, _origin(None if step.coat is None else getattr(step.coat, part), phone)
+            yield part, _origin(step.notes.get(part), phone)
 
 
 def _origin(text: str | None, phone: str | None) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vlm_agent.episodes import PlanTexts, Step, element_at
+from vlm_agent.episodes import Step, element_at
 from vlm_agent.simulator.thoughts.coat import LOOK, Reason, name_of
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def with_plans(
         for line in words.later(reason, number):
             if line != lines[-1]:
                 lines.append(line)
-        planned.append(replace(step, plan=PlanTexts(tuple(lines[:MAX_LINES]), now)))
+        planned.append(replace(step, notes={**step.notes, "plan": "\n".join(lines[:MAX_LINES]), "step": now}))
     return tuple(planned)
 
 

@@ -4,16 +4,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from vlm_agent.datasets.shards.columns import Columns, coat_texts
+from vlm_agent.datasets.shards.columns import Columns, note_texts
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.sentences.thoughts import shuffled_results
 from vlm_agent.texts.lines import one_line
-
-_FIELDS = {"screen": "coat_screen_desc", "result": "coat_action_result"}
-_FIELDS |= {"think": "coat_action_think", "action": "coat_action_desc"}
-"""The name of each text in AitZ's files."""
 
 
 def sentence_texts(
@@ -25,7 +21,7 @@ def sentence_texts(
     `episodes`: numbers in ascending order; None: all. `control`: `data.control`. Raises RecipeError for a text that is
     missing, unless `parts.missing` is `empty`.
     """
-    texts = coat_texts(dataset, (*parts.read, *parts.learned), episodes)
+    texts = note_texts(dataset, (*parts.read, *parts.learned), episodes)
     if parts.missing == "error":
         _check(texts, columns.lengths, dataset, episodes)
     if "result" in texts:
@@ -58,7 +54,7 @@ def _check(
         if missing.any():
             first, share = where_missing(missing, lengths, dataset, episodes)
             raise RecipeError(
-                f"{first} has no {_FIELDS[part]}, which data.coat.{part} needs ({share} lack it); choose shards of a "
+                f"{first} has no note {part!r}, which data.coat.{part} needs ({share} lack it); choose shards of a "
                 f"source with these texts, such as AitZ, set data.coat.{part} to false, or data.coat.missing to empty"
             )
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vlm_agent.datasets.shards.columns import Columns, plan_texts
+from vlm_agent.datasets.shards.columns import Columns, note_texts
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.episodes import PlanTexts
 from vlm_agent.errors import RecipeError
+from vlm_agent.recipe.plan import PARTS
 from vlm_agent.sentences.thoughts import PlanLines
 from vlm_agent.sentences.thoughts.plans import read_line, written
 from vlm_agent.training.data.thoughts.columns import where_missing
@@ -31,36 +31,38 @@ def plan_lines(
     `episodes`: numbers in ascending order; None: all. `control`: `data.control`. Raises RecipeError for a text that is
     missing, unless `missing` is `empty`.
     """
-    texts, parts = plan_texts(dataset, episodes), lines.parts
+    texts, parts = note_texts(dataset, PARTS, episodes), lines.parts
+    steps = int(columns.lengths.sum())
     first = np.cumsum(columns.lengths) - columns.lengths
     first_of = np.repeat(first, columns.lengths)  # the first step of each step's episode
     if control == "no_history":
-        first_of = np.arange(len(texts))
-    is_first = first_of == np.arange(len(texts))
+        first_of = np.arange(steps)
+    is_first = first_of == np.arange(steps)
     if parts.missing == "error":
         _check(texts, is_first, columns.lengths, lines, dataset, episodes)
     found: dict[tuple[str, str, str], list[str]] = {}
     for part in parts.read:
         where = _CURRENT if part == "plan" else _BOTH
-        found[where, "given", part] = [read_line(part, written(part, each)) for each in texts]
+        found[where, "given", part] = [read_line(part, written(part, each)) for each in texts[part]]
     for part in parts.learned:
-        at = [lines.at(one) for one in is_first.tolist()] if part == "plan" else [lines] * len(texts)
+        at = [lines.at(one) for one in is_first.tolist()] if part == "plan" else [lines] * steps
         where = _CURRENT if part == "plan" else _BOTH
         found[where, "learned", part] = [
-            f"{written(part, each)}\n" if part in own.parts.learned else "" for own, each in zip(at, texts, strict=True)
+            f"{written(part, each)}\n" if part in own.parts.learned else ""
+            for own, each in zip(at, texts[part], strict=True)
         ]
     if parts.is_static:
         found[_CURRENT, "given", "plan"] = [
-            "" if one else read_line("plan", written("plan", texts[number]))
+            "" if one else read_line("plan", written("plan", texts["plan"][number]))
             for one, number in zip(is_first.tolist(), first_of.tolist(), strict=True)
         ]
-    words = [lines.in_words(each) for each in texts]
+    words = [lines.in_words({"step": each}) for each in texts["step"]]
     found[_WORDS, "given", "step"] = [f"{line}\n" if line else "" for line in words]
     return {key: np.array(of_steps, object) for key, of_steps in found.items()}
 
 
 def _check(
-    texts: Sequence[PlanTexts | None],
+    texts: Mapping[str, np.ndarray],
     is_first: np.ndarray,
     lengths: np.ndarray,
     lines: PlanLines,
@@ -68,7 +70,7 @@ def _check(
     episodes: Sequence[int] | None,
 ) -> None:
     for part in (*lines.parts.read, *lines.parts.learned):
-        missing = np.array([not written(part, each) for each in texts], bool)
+        missing = np.array([not written(part, each) for each in texts[part]], bool)
         if part == "plan" and lines.parts.is_static:
             missing &= is_first
         if missing.any():
