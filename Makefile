@@ -44,7 +44,7 @@ test: install $(TEST_WEIGHTS)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
-	$(BIN)/mypy vlm_agent
+	$(BIN)/mypy vlm_agent shipped_weights
 	$(BIN)/python tools/check_words.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
@@ -53,7 +53,7 @@ slow: install $(TEST_WEIGHTS)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n 2 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
 types: install
-	$(BIN)/mypy vlm_agent
+	$(BIN)/mypy vlm_agent shipped_weights
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache

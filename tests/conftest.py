@@ -11,6 +11,8 @@ import torch
 
 import vlm_agent.models  # noqa: F401  (before peft and timm, which fail to import without torchvision's operators)
 
+pytest_plugins = ["helpers.phones.fixtures"]
+
 if not torch.cuda.is_available():
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # tests run on the CPU beside GPUs that PyTorch cannot use, too
 

@@ -12,8 +12,9 @@ from types import ModuleType
 
 import pytest
 import yaml
-from helpers import tiny, tiny_qwen
-from helpers.plugins import install
+from helpers import tiny
+from helpers.models import tiny_qwen
+from helpers.programs.plugins import install
 
 from vlm_agent.action_languages import LANGUAGES, language_settings
 from vlm_agent.agents import AGENTS
@@ -193,7 +194,7 @@ TESTS = (
     "tests/devices",
     "tests/models/test_new_family.py",
 )
-"""Those that know all variants."""
+"""The tests that know all variants."""
 
 
 @pytest.fixture
@@ -208,6 +209,9 @@ def contribution(tmp_path) -> Path:
         "recipes",
         "tools",
         "docs",
+        "benchmarks",
+        "studies",
+        "shipped_weights",
         "pyproject.toml",
         "CONTRIBUTING.md",
         "README.md",

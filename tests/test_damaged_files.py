@@ -2,7 +2,7 @@
 number.
 
 `pytest -m slow tests/test_damaged_files.py -s` reads 2,000 mutations of each kind of file and prints the counts.
-`python tests/benchmarks/damage.py` counts what becomes of single flipped bits.
+`python -m benchmarks.damage` counts what becomes of single flipped bits.
 """
 
 import random
@@ -10,8 +10,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from helpers.damaged_files import AS_BEFORE, FLIPPED, KINDS, REFUSED, Kind, outcome
-from helpers.mutated import mutated
+from helpers.robustness.damaged_files import AS_BEFORE, FLIPPED, KINDS, REFUSED, Kind, outcome
+from helpers.robustness.mutated import mutated
 
 FEW, MANY = 60, 2_000
 

@@ -15,7 +15,7 @@ from importlib.metadata import Distribution, DistributionFinder, MetadataPathFin
 from pathlib import Path
 
 import pytest
-from helpers.environments import CORE, EXTRAS, ROOT, applies, build_wheel, environment_of, link_libraries, run
+from helpers.programs.environments import CORE, EXTRAS, ROOT, applies, build_wheel, environment_of, link_libraries, run
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version

@@ -4,7 +4,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from helpers.parsers import PARSERS
+from helpers.robustness.parsers import PARSERS
 
 SHORT, LONG = 2_500, 10_000
 LONGEST = 100_000
@@ -54,7 +54,7 @@ def pumped(piece: str, length: int, before: str = "", after: str = "") -> str:
 
 
 def seconds(name: str, text: str) -> float:
-    """Of the processor, so that other processes do not count."""
+    """Seconds of the processor, so that other processes do not count."""
     start = time.process_time()
     with suppress(Exception):  # a reader may refuse the text
         PARSERS[name](text)

@@ -9,7 +9,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
-from helpers.environments import CORE, EXTRAS, PROJECT, ROOT, build_wheel, environment_of, run
+from helpers.programs.environments import CORE, EXTRAS, PROJECT, ROOT, build_wheel, environment_of, run
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -50,7 +50,7 @@ def test_an_installed_command_runs_in_an_empty_folder(installed, wheel, tmp_path
     assert (tmp_path / "mine.yaml").read_text() == (ROOT / "recipes/phone_vlm_tiny_lora.yaml").read_text()
     python = installed.with_name("python")
     assert str(installed.parents[1]) in run(python, tmp_path, "-c", "import vlm_agent; print(vlm_agent.__file__)")
-    code = "import vlm_agent.files.installation as it; print(it.install_line('gguf'), (it.DOCS / 'd_pot.md').stat())"
+    code = "import vlm_agent.files.installation as it; print(it.install_line('gguf'), (it.DOCS / 'agents.md').stat())"
     assert run(python, tmp_path, "-c", code).startswith(f"pip install '{wheel}[gguf]'")
     run(installed, tmp_path, "simulate", "--episodes", "12", "--output", "aitw", "--workers", "1")
     run(installed, tmp_path, "convert", "--input", "aitw", "--output", "shards", "--splits", "aitw/splits.json")
@@ -70,8 +70,8 @@ def test_the_tested_versions_are_within_the_ranges_of_the_package():
     assert set(EXTRAS) - {"all", "dev"} == every
 
 
-def test_the_readme_lists_every_extra():
-    rows = re.findall(r"^\| `([\w-]+)` \| .* \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+def test_the_page_start_lists_every_extra():
+    rows = re.findall(r"^\| `([\w-]+)` \| .* \|$", (ROOT / "docs" / "start.md").read_text(), re.MULTILINE)
     assert set(EXTRAS) - {"dev"} <= set(rows)
 
 

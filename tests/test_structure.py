@@ -11,22 +11,16 @@ ROOT = Path(__file__).parents[1]
 TOOL = ROOT / "tools" / "measure_structure.py"
 
 GREATEST = {
-    "first loss: modules": 96,
-    "first loss: lines of these functions": 4_122,
-    "first verdict: modules": 89,
-    "first verdict: lines of these functions": 4_087,
-    "lines of training/ with Trainer and its kin": 53,
+    "first loss: modules": 86,
+    "first loss: lines of these functions": 3_830,
+    "first verdict: modules": 79,
+    "first verdict: lines of these functions": 3_840,
     "modules that name flags of languages": 12,
-    "modules that name CoAT": 65,
-    "modules that name plans of D-PoT": 79,
-    "lines of the spine": 63_584,
-    "entries at the top of the package": 21,
-    "options of evaluate": 42,
-    "pages of docs/": 17,
-    "words in docs/ and README": 37_555,
-    "words in README": 1_452,
-    "words of a sentence in docs/ and README, 90 % quantile": 26,
-    "docstrings that begin with Of, Those, That of, As": 75,
+    "modules that name CoAT": 63,
+    "modules that name plans of D-PoT": 73,
+    "lines of the spine": 61_874,
+    "options of evaluate": 26,
+    "lines that speak of earlier versions": 7,
 }
 """Figure → its greatest accepted value, where that is above the goal. Only lower it."""
 

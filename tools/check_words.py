@@ -3,7 +3,8 @@
     python tools/check_words.py        # fails on every finding that is not kept on purpose
     python tools/check_words.py --all  # every finding
 
-Docstrings and messages are all string literals of `vlm_agent/`. The rules are in CONTRIBUTING.md under "Words".
+Docstrings and messages are all string literals of `vlm_agent/`. In all of CODE a docstring that begins with "Of",
+"Those", "That of" or "As" is found: its noun is missing. The rules are in CONTRIBUTING.md under "Words".
 """
 
 import ast
@@ -18,7 +19,9 @@ WORDS = ("told", "said", "had", "sought", "heard", "upon", "begun", "whoever", "
 PHRASES = ("goes on", "of which", "there is no", "counts it not", "laid end to end", "from 1 up", "is due", "set aside")
 IDENTIFIERS = frozenset((*WORDS, "given", "made"))
 TEXT = re.compile(rf"\b(?:{'|'.join((*WORDS, *PHRASES))})\b", re.IGNORECASE)
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "slurm/README.md", "docs/*.md")
+HEADLESS = re.compile(r"(?:Of|Those|That of|As)\b")
+CODE = ("vlm_agent", "shipped_weights", "benchmarks", "studies", "tests", "tools")
+PAGES = ("README.md", "CONTRIBUTING.md", "slurm/README.md", "docs/*.md")
 
 ALLOWED = frozenset({"had", "said", "told", "sought"})
 """Whole strings that are keys of saved files or of earlier recipes, which must stay."""
@@ -45,6 +48,14 @@ def of_python(path: Path) -> Iterator[tuple[int, str]]:
                 yield getattr(node, "lineno", 0), f"{word} (in the identifier {name})"
 
 
+def headless(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, finding) of each docstring, also below a constant, that begins without its noun."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))) if found := HEADLESS.match(text):
+                yield node.lineno, f"{found[0]} (begins a docstring; name the noun)"
+
+
 def _names(node: ast.AST) -> Iterator[str]:
     """Names that a node defines; uses of a name are not counted again."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -66,6 +77,9 @@ def findings(root: Path = ROOT) -> Iterator[tuple[str, str]]:
     for path in sorted((root / "vlm_agent").rglob("*.py")):
         place = path.relative_to(root).as_posix()
         yield from ((place, f"{place}:{line}: {word}") for line, word in of_python(path))
+    for path in sorted(path for folder in CODE for path in (root / folder).rglob("*.py")):
+        place = path.relative_to(root).as_posix()
+        yield from ((place, f"{place}:{line}: {finding}") for line, finding in headless(path))
     for page in sorted(page for pattern in PAGES for page in root.glob(pattern)):
         place = page.relative_to(root).as_posix()
         yield from ((place, f"{place}:{line}: {word}") for line, word in of_page(page))

@@ -97,6 +97,7 @@ def text_rows(checkout: Path) -> list[Row]:
         Row("words in docs/ and README", sum(len(text.split()) for text in docs), 16_000),
         Row("words in README", len((checkout / "README.md").read_text(encoding="utf-8").split()), 700),
         Row("words of a sentence in docs/ and README, 90 % quantile", long_sentence(docs), 22),
+        Row("lines that speak of earlier versions", lines_with(texts, _EARLIER), 0),
         Row("docstrings that begin with Of, Those, That of, As", sum(map(headless_docstrings, texts.values())), 0),
     ]
 
@@ -104,6 +105,10 @@ def text_rows(checkout: Path) -> list[Row]:
 _TRAINER = r"\b(Trainer|TrainingArguments|TrainerCallback)\b"
 _FLAGS = r"\b(text_keys|names_touched_elements|numbers_elements)\b"
 _PLANS = r"PlanTexts|\.plan\b|plans"
+_EARLIER = (
+    r"(earlier|older|previous|old) version(?!s? of (transformers|Android))|[Oo]mitted by default|of any version|"
+    r"of version 1\b|\bversions? (that (wrote|did)|without|before)|\b(RENAMED|REMOVED|_ABSENT_IF_NONE|earlier_keys)\b"
+)
 _HEADLESS = re.compile(r"(Of|Those|That of|As)\b")
 
 

@@ -1,11 +1,11 @@
-"""The data types of the field: Action, UiElement, Screen, ScreenTexts, CoatTexts, PlanTexts, Step, Episode.
+"""The data types of the field: Action, UiElement, Notes, Screen, Step, Episode.
 
 The whole package exchanges these. Points and boxes are fractions of the screen, always in (y, x) order, as Android in
 the Wild (AITW) stores them.
 """
 
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -267,46 +267,44 @@ class Widget:
     score: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class CoatTexts:
-    """The four texts of Chain-of-Action-Thought (Android in the Zoo) for one step, each with its key in AitZ files.
+class Notes(Mapping[str, str]):
+    """Texts on a step by their names. Immutable, hashable, and equal to every mapping with the same texts.
 
-    A text that the source lacks is the empty string. A step of a source without such texts has no CoatTexts.
+    | name     | text                                                                                          |
+    |----------|-----------------------------------------------------------------------------------------------|
+    | `screen` | description of the screen, independent of the goal                                            |
+    | `think`  | reasoning that leads from goal, screen and history to the action                              |
+    | `action` | description of the action and the element that it touches                                     |
+    | `result` | result of the action, as the next screen shows it; on a `Screen`, that of the previous action |
+    | `plan`   | what remains to be done from this screen, this step's line first; a line for each step        |
+    | `step`   | the immediate step in words                                                                   |
+
+    A source may have texts of other names. A name that is absent was not recorded; a text that was recorded may be
+    empty. `plan` and `step` know this screen and earlier ones, but no later screen.
     """
 
-    screen: str = ""
-    """Description of the screen, independent of the goal: `coat_screen_desc`."""
-    think: str = ""
-    """Reasoning that leads from goal, screen and history to the action: `coat_action_think`."""
-    action: str = ""
-    """Description of the action and the element it touches: `coat_action_desc`."""
-    result: str = ""
-    """Result of the action, as the next screen shows it: `coat_action_result`."""
+    __slots__ = ("_texts",)
+
+    def __init__(self, texts: Mapping[str, str] | None = None) -> None:
+        self._texts = {} if texts is None else dict(texts)
+
+    def __getitem__(self, name: str) -> str:
+        return self._texts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._texts.items()))
+
+    def __repr__(self) -> str:
+        return repr(self._texts)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanTexts:
-    """The plan that a planner (D-PoT) has at one step. It knows this screen and earlier ones, but no later screen.
-
-    A text that the source lacks is empty. A step of a source without plans has no PlanTexts.
-    """
-
-    plan: tuple[str, ...] = ()
-    """What remains to be done from this screen, a line for each action or group of actions, this step's first."""
-    step: str = ""
-    """The immediate step in words."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScreenTexts:
-    """What is known in words when a screen is shown, before any action on it. None: not recorded, while the other text
-    is."""
-
-    description: str | None = ""
-    """Description of this screen (`CoatTexts.screen`)."""
-    result: str | None = ""
-    """Result of the previous action, as this screen shows it (`CoatTexts.result` of the previous step). Empty at the
-    first step."""
+NO_NOTES = Notes()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -314,9 +312,8 @@ class Screen:
     """What an agent may see of a phone.
 
     `pixels`: uint8 (height, width, 3), RGB; None if they were not read. `elements`: None if the source does not provide
-    them. `activity`: `package/activity`, empty if unknown. `texts`: recorded texts about the screen; None on a phone,
-    and in episodes without such texts. `plan`: the recorded plan of this step, for an agent that reads plans or whose
-    earlier steps are demonstrated; None as for `texts`. `episode`: the id of the recorded episode, which an agent must
+    them. `activity`: `package/activity`, empty if unknown. `notes`: what was recorded in words before the action on
+    this screen (`recorded_screen`); empty on a phone. `episode`: the id of the recorded episode, which an agent must
     not have as an example, or that of the trace of a phone; empty for a screen alone. `step`: the number of the step in
     that episode, from 0, also where a control hides the earlier steps.
     """
@@ -324,10 +321,12 @@ class Screen:
     pixels: np.ndarray | None
     elements: tuple[UiElement, ...] | None = None
     activity: str = ""
-    texts: ScreenTexts | None = None
-    plan: PlanTexts | None = None
+    notes: Mapping[str, str] = NO_NOTES
     episode: str = ""
     step: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "notes", Notes(self.notes))
 
 
 def below_status_bar(pixels: np.ndarray) -> np.ndarray:
@@ -362,9 +361,9 @@ def is_same_screen(first: Screen, second: Screen) -> bool:
 class Step:
     """A screen and the action on it.
 
-    `screenshot` is uint8 (height, width, 3), RGB, or None if the pixels were not read. `coat` is None if the source has
-    no such texts. `instruction` is the low-level instruction of this one step, such as "tap the search field", which
-    AndroidControl has for each step; None if the source has none. `plan` is None if the source has no plans.
+    `screenshot` is uint8 (height, width, 3), RGB, or None if the pixels were not read. `notes`: the texts that the
+    source has (`Notes`). `instruction` is the low-level instruction of this one step, such as "tap the search field",
+    which AndroidControl has for each step; None if the source has none.
     `stored_size` is the (height, width) of a screen in shards whose pixels were not read.
     """
 
@@ -372,10 +371,12 @@ class Step:
     action: Action
     elements: tuple[UiElement, ...] = ()
     activity: str = ""
-    coat: CoatTexts | None = None
+    notes: Mapping[str, str] = NO_NOTES
     instruction: str | None = None
-    plan: PlanTexts | None = None
     stored_size: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "notes", Notes(self.notes))
 
     @property
     def screen(self) -> Screen:
@@ -412,18 +413,19 @@ class Episode:
         return len(self.steps)
 
 
-def recorded_screen(episode: Episode, number: int) -> Screen:
-    """What an agent may see at `episode.steps[number]`: the screen, and its `texts` if they are recorded.
+_BEFORE_ACTION = ("screen", "plan", "step")
 
-    The result of the action of this step is not part of it: that text describes the next screen.
+
+def recorded_screen(episode: Episode, number: int) -> Screen:
+    """What an agent may see at `episode.steps[number]`: the screen, and the notes that were known before the action.
+
+    `result` is that of the previous action. The result of the action of this step describes the next screen.
     """
-    step, before = episode.steps[number], episode.steps[number - 1].coat if number else None
-    screen = replace(step.screen, plan=step.plan, episode=episode.id, step=episode.first_step + number)
-    if step.coat is None and before is None:
-        return screen
-    description = None if step.coat is None else step.coat.screen
-    result = (None if number else "") if before is None else before.result
-    return replace(screen, texts=ScreenTexts(description, result))
+    step = episode.steps[number]
+    notes = {name: step.notes[name] for name in _BEFORE_ACTION if name in step.notes}
+    if number and "result" in episode.steps[number - 1].notes:
+        notes["result"] = episode.steps[number - 1].notes["result"]
+    return replace(step.screen, notes=notes, episode=episode.id, step=episode.first_step + number)
 
 
 def without_pixels(episode: Episode) -> Episode:

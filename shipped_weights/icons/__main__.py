@@ -9,7 +9,6 @@ from shipped_weights.icons.clip import ClipTraining
 from shipped_weights.icons.tiny import TinyTraining
 from vlm_agent.errors import RecipeError, UserError
 from vlm_agent.files.console import make_console, say
-from vlm_agent.recipe.shipped import find_shipped
 from vlm_agent.recipe.yaml_file import read_mapping, validated
 
 TRAININGS: dict[str, type[TinyTraining | ClipTraining]] = {"phone_icons_tiny": TinyTraining, "clip": ClipTraining}
@@ -19,11 +18,11 @@ TRAININGS: dict[str, type[TinyTraining | ClipTraining]] = {"phone_icons_tiny": T
 def main(arguments: Sequence[str] | None = None) -> int:
     """Trains. Returns 0, or 1 after an error, whose cause is printed in one line."""
     parser = argparse.ArgumentParser(prog="python -m shipped_weights.icons", description=__doc__)
-    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="recipes/screens/*.yaml")
+    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="shipped_weights/icons/*.yaml")
     parser.add_argument("--output", metavar="DIR", help="the run's folder, in place of the recipe's")
     options = parser.parse_args(arguments)
     try:
-        content = read_mapping(find_shipped(options.config), RecipeError)
+        content = read_mapping(options.config, RecipeError)
         if options.output is not None:
             content["output"] = options.output
         if content.get("reader") not in TRAININGS:

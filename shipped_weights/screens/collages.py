@@ -13,9 +13,9 @@ from shipped_weights.screens import controls, sections, surroundings
 from shipped_weights.screens.augmentation import change_patch
 from shipped_weights.screens.controls import Control
 from shipped_weights.screens.sections import words
+from shipped_weights.screens.styles import any_colour, readable_on, sample_style
 from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.drawing.theme import Theme, mix
-from vlm_agent.simulator.styles import any_colour, readable_on, sample_style
 from vlm_agent.simulator.words import NAMES
 
 TOP, BOTTOM = 20.0, 30.0

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageDraw
 
+from shipped_weights.screens.styles import any_colour, readable_on
 from vlm_agent.simulator.drawing.canvas import Box, Canvas
 from vlm_agent.simulator.drawing.theme import Colour, Theme, mix
 from vlm_agent.simulator.drawing.widgets import switch
-from vlm_agent.simulator.styles import any_colour, readable_on
 
 WHITE = (255, 255, 255)
 _LEAST_CONTRAST = 120

@@ -14,11 +14,11 @@ import numpy as np
 
 from shipped_weights.screens.augmentation import change_colours
 from shipped_weights.screens.collages import widget_collage, words
+from shipped_weights.screens.styles import sample_style
 from vlm_agent.episodes import Action, Widget
 from vlm_agent.simulator import SimulatedPhone
 from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.phone import random_popup
-from vlm_agent.simulator.styles import sample_style
 
 SIZES = ((448, 208), (512, 240), (640, 304), (600, 270), (720, 320), (800, 360), (960, 432), (780, 360))
 """(height, width) of the screens, in pixels."""

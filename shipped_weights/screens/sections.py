@@ -2,10 +2,10 @@
 
 import random
 
+from shipped_weights.screens.styles import any_colour, readable_on
 from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.drawing.glyphs import GLYPHS
 from vlm_agent.simulator.drawing.theme import mix
-from vlm_agent.simulator.styles import any_colour, readable_on
 from vlm_agent.simulator.words import APPS, CITIES, LABELS, NAMES, STORE_APPS, TOPICS
 
 BELOW = 40.0

@@ -5,11 +5,11 @@ import random
 from PIL import Image, ImageDraw
 
 from shipped_weights.screens.controls import Control, ring, tint
+from shipped_weights.screens.styles import any_colour, readable_on
 from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.drawing.glyphs import GLYPHS
 from vlm_agent.simulator.drawing.theme import WALLPAPERS, Theme, mix, wallpaper
 from vlm_agent.simulator.drawing.widgets import picture
-from vlm_agent.simulator.styles import any_colour, readable_on
 from vlm_agent.simulator.words import APPS, STORE_APPS
 
 _CATALOGUE = tuple({**APPS, **STORE_APPS}.values())

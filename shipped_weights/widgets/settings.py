@@ -1,4 +1,4 @@
-"""The settings of a training of `phone_widgets_tiny`: `recipes/screens/*.yaml`."""
+"""The settings of a training of `phone_widgets_tiny`: `shipped_weights/widgets/*.yaml`."""
 
 from pathlib import Path
 from typing import Annotated

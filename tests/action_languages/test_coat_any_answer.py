@@ -5,7 +5,7 @@ import time
 
 import pytest
 from helpers import tiny
-from helpers.coat_answers import CALLS, LANGUAGE, SCREEN, call
+from helpers.agents.coat_answers import CALLS, LANGUAGE, SCREEN, call
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,7 @@
 """The language of CoAT: the ending that completes a prefix to an action."""
 
 import pytest
-from helpers.coat_answers import LANGUAGE, actions
+from helpers.agents.coat_answers import LANGUAGE, actions
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers.coat_answers import CALLS, LANGUAGE, SCREEN, actions, call
+from helpers.agents.coat_answers import CALLS, LANGUAGE, SCREEN, actions, call
 from hypothesis import example, given
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from helpers.coat_answers import ELEMENTS, LANGUAGE, SCREEN, call
+from helpers.agents.coat_answers import ELEMENTS, LANGUAGE, SCREEN, call
 from hypothesis import given
 from hypothesis import strategies as st
 

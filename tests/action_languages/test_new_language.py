@@ -8,8 +8,8 @@ import pytest
 import torch
 import yaml
 from helpers import tiny
-from helpers import tokenizers_of_all_kinds as kinds
-from helpers.chat_server import Reply, serving
+from helpers.agents.chat_server import Reply, serving
+from helpers.models import tokenizers_of_all_kinds as kinds
 
 from vlm_agent.action_languages import (
     LANGUAGES,

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import families, served_qwen, tiny
-from helpers.thoughts import ALL, with_texts
+from helpers import tiny
+from helpers.data.thoughts import ALL, with_texts
+from helpers.models import families
+from helpers.runs import served_qwen
 
 from vlm_agent.agents import answer_episodes, answer_step_by_step, demonstrated
 from vlm_agent.agents.as_trained import trained_messages

@@ -4,9 +4,10 @@ from dataclasses import replace
 from itertools import chain
 
 import pytest
-from helpers import families, tiny
-from helpers.plans import FORMS, with_plans
-from helpers.thoughts import with_texts
+from helpers import tiny
+from helpers.data.plans import FORMS, with_plans
+from helpers.data.thoughts import with_texts
+from helpers.models import families
 
 from vlm_agent.agents import answer_episodes, answer_step_by_step
 from vlm_agent.agents.agent import Turn, demonstrated, episode_of
@@ -14,7 +15,7 @@ from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.endpoint import EndpointSettings
 from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.agents.vlm.agent import VlmAgent
-from vlm_agent.episodes import CoatTexts, PlanTexts, Screen, recorded_screen
+from vlm_agent.episodes import Screen, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.recipe.plan import PlanRecipe
@@ -77,16 +78,17 @@ def test_constrained_answers_are_actions_and_equal_each_step_alone(d_pot, form):
 def test_a_trained_agent_writes_plan_step_and_action(d_pot):
     ((answers,),) = agent(d_pot, "d_pot").answer_episodes(EPISODES[:1])
     for answer, step in zip(answers, EPISODES[0].steps, strict=True):
-        assert answer.plan == tuple(line.strip() for line in step.plan.plan)
-        assert (answer.step, answer.thoughts.action, answer.action) == (step.plan.step, step.plan.step, step.action)
+        plan = "\n".join(line.strip() for line in step.notes["plan"].split("\n"))
+        assert answer.notes == {"plan": plan, "step": step.notes["step"], "action": step.notes["step"]}
+        assert answer.action == step.action
         assert answer.usage.from_prefill
 
 
 def test_a_recorded_static_plan_is_never_read(static):
     episode, usual = EPISODES[0], agent(static, "static").answer_episode(EPISODES[0])
-    first = replace(episode.steps[0], plan=PlanTexts(("an oracle",), "x"))
+    first = replace(episode.steps[0], notes={"plan": "an oracle", "step": "x"})
     assert agent(static, "static").answer_episode(replace(episode, steps=(first, *episode.steps[1:]))) == usual
-    assert usual[0].plan and not any(answer.plan for answer in usual[1:])
+    assert usual[0].notes["plan"] and not any("plan" in answer.notes for answer in usual[1:])
 
 
 class Prompts:
@@ -107,30 +109,32 @@ def on_a_phone(one: VlmAgent, steps: int = 3) -> tuple[list[str], list]:
     prompts = Prompts(one.decoder)
     one, history, answers = replace(one, decoder=prompts), list[Turn](), []
     for step in EPISODES[0].steps[:steps]:
-        screen = replace(step.screen, plan=None)
+        screen = step.screen
         answers.append(one.act("open settings 0", history, screen))
-        history.append(Turn(screen, answers[-1], step.action, answers[-1].thoughts))
+        history.append(Turn(screen, answers[-1], step.action, answers[-1].notes))
     return prompts.texts, answers
 
 
 def test_on_a_phone_the_memory_of_d_pot_is_its_own_steps(d_pot):
     texts, answers = on_a_phone(agent(d_pot, "d_pot"))
-    lines = "".join(f"{answer.step or tiny.LANGUAGE.encode(tiny.ACTIONS[n])}\n" for n, answer in enumerate(answers[:2]))
+    lines = "".join(
+        f"{answer.notes['step'] or tiny.LANGUAGE.encode(tiny.ACTIONS[n])}\n" for n, answer in enumerate(answers[:2])
+    )
     assert texts[2].endswith(f"Goal: open settings 0\nDone:\n{lines}\nAction: ")
-    assert not any(answer.plan and answer.plan[0] in texts[2] for answer in answers)
+    assert not any((line := answer.notes["plan"].split("\n")[0]) and line in texts[2] for answer in answers)
 
 
 def test_on_a_phone_a_static_plan_is_that_of_the_first_answer(static):
     texts, answers = on_a_phone(agent(static, "static"))
     assert len(texts) == 3
-    assert f"\nPlan: {'; '.join(answers[0].plan)}\nDone:\n" in texts[2]
+    assert f"\nPlan: {answers[0].notes['plan'].replace(chr(10), '; ')}\nDone:\n" in texts[2]
 
 
 def test_on_a_phone_an_empty_static_plan_is_left_out(static):
     one = agent(static, "static")
     prompts = Prompts(one.decoder)
-    first = replace(one.act("open settings 0", [], EPISODES[0].steps[0].screen), plan=())
-    screens = [replace(step.screen, plan=None) for step in EPISODES[0].steps[:2]]
+    first = replace(one.act("open settings 0", [], EPISODES[0].steps[0].screen), notes={"plan": ""})
+    screens = [step.screen for step in EPISODES[0].steps[:2]]
     turn = Turn(screens[0], first, tiny.ACTIONS[0])
     replace(one, decoder=prompts).act("open settings 0", [turn], screens[1])
     assert "Plan:" not in prompts.texts[0]
@@ -140,20 +144,21 @@ def test_given_plans_need_recorded_episodes(d_pot):
     one = agent(d_pot, "given")
     with pytest.raises(UserError, match="a phone has none"):
         one.act("go", [], EPISODES[0].steps[0].screen)
-    assert one.act("go", [], recorded_screen(EPISODES[0], 0)).plan == ()
+    assert one.act("go", [], recorded_screen(EPISODES[0], 0)).notes == {}
 
 
 def test_recorded_plans_and_own_ones_are_the_episode_again():
     history = demonstrated(EPISODES[0], 2)
     again = episode_of(EPISODES[0].goal, history, recorded_screen(EPISODES[0], 2))
-    assert [step.plan for step in again.steps] == [step.plan for step in EPISODES[0].steps[:3]]
-    assert Screen(None).plan is None
+    for step, recorded in zip(again.steps, EPISODES[0].steps, strict=False):
+        assert {name: step.notes[name] for name in ("plan", "step")} == recorded.notes
+    assert not Screen(None).notes
 
 
 def test_the_thoughts_of_coat_stay_beside_the_step(d_pot):
     one = agent(d_pot, "learned step", coat=CoatRecipe(think=True, action=True))
     lines = one.sentences.thoughts.read_answer("now\nwhy\nwhat\npress back")
-    assert (lines.step, lines.thoughts) == ("now", CoatTexts(think="why", action="what"))
+    assert lines.notes == {"step": "now", "think": "why", "action": "what"}
 
 
 def test_a_served_run_names_the_recorded_plans_that_it_reads_as_the_run_itself_does(tmp_path):

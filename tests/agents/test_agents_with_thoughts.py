@@ -5,8 +5,10 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from helpers import auto_ui_run, families, tiny
-from helpers.thoughts import ALL, row, with_texts
+from helpers import tiny
+from helpers.data.thoughts import ALL, row, with_texts
+from helpers.models import families
+from helpers.runs import auto_ui_run
 
 from vlm_agent.action_languages.auto_ui import AutoUiLanguage
 from vlm_agent.agents import answer_episodes, answer_step_by_step
@@ -15,7 +17,7 @@ from vlm_agent.agents.auto_ui.agent import AutoUiAgent
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent, controls_of
 from vlm_agent.agents.decoding.greedy import answer_spans
 from vlm_agent.agents.vlm.agent import VlmAgent
-from vlm_agent.episodes import CoatTexts, Screen, recorded_screen
+from vlm_agent.episodes import Screen, recorded_screen
 from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.thoughts import LineThoughts, with_shuffled_results
@@ -28,7 +30,7 @@ WITHOUT = [tiny.episode(2), tiny.episode(3, tiny.ACTIONS[::-1])]
 SOME = replace(
     with_texts(tiny.episode(4)),
     steps=tuple(
-        step if number in (0, 3) else replace(step, coat=None)
+        step if number in (0, 3) else replace(step, notes={})
         for number, step in enumerate(with_texts(tiny.episode(4)).steps)
     ),
 )
@@ -64,14 +66,14 @@ def test_batched_trajectories_answer_as_each_step_alone(model, control):
     assert answer_episodes(agent, [*RECORDED, *WITHOUT, SOME])[0] == alone
     answers = [answer for answers in alone for answer in answers]
     assert len({answer.text for answer in answers}) > 2
-    assert all(answer.thoughts is not None for answer in answers)
+    assert all(answer.notes is not None for answer in answers)
 
 
 def test_a_trained_agent_writes_the_thoughts_and_the_actions_it_learned(model):
     ((answers,),) = vlm(model).answer_episodes(RECORDED[:1])
     for answer, step in zip(answers, RECORDED[0].steps, strict=True):
-        expected = CoatTexts(think=step.coat.think.strip(), action=step.coat.action)
-        assert (answer.thoughts, answer.action) == (expected, step.action)
+        expected = {"think": step.notes["think"].strip(), "action": step.notes["action"]}
+        assert (answer.notes, answer.action) == (expected, step.action)
         assert answer.usage.from_prefill
         assert answer.text.count("\n") >= 2
 
@@ -118,7 +120,7 @@ def test_on_a_phone_an_agent_reads_texts_of_the_screen_and_its_own_thoughts(mode
     agent = vlm(model)
     agent = replace(agent, decoder=Inputs(agent))
     before, now = (replace(step.screen, activity=f"org.app/.Page{n}") for n, step in enumerate(WITHOUT[0].steps[:2]))
-    thoughts = CoatTexts(think="Wi-Fi is  here", action="tap Wi-Fi")
+    thoughts = {"think": "Wi-Fi is  here", "action": "tap Wi-Fi"}
     turn = Turn(before, None, tiny.ACTIONS[0], thoughts)
     agent.act("open settings", [turn], now)
     (text,) = agent.decoder.texts
@@ -144,8 +146,11 @@ def test_recorded_turns_are_the_episode_again():
     episode = RECORDED[0]
     again = episode_of(episode.goal, demonstrated(episode, 4), recorded_screen(episode, 4), with_texts=True)
     for number, step in enumerate(again.steps[:4]):
-        assert step.coat == episode.steps[number].coat
-    assert again.steps[4].coat == CoatTexts(screen="screen-4")  # neither its thoughts nor the result of its action
+        assert step.notes == episode.steps[number].notes
+    assert again.steps[4].notes == {
+        "screen": "screen-4",
+        "result": "",
+    }  # neither its thoughts nor the result of its action
 
 
 def test_only_agents_that_read_results_have_the_control_that_shuffles_them():
@@ -175,8 +180,7 @@ def test_constrained_steps_are_actions_after_free_thoughts(auto_ui):
     assert constrained == answer_step_by_step(replace(auto_ui, constrained=True), RECORDED[:1])
     for answer in constrained[0]:
         assert answer.action is not None
-        assert 1 <= len(answer.plan) <= 4
-        assert answer.thoughts is not None
+        assert 1 <= len(answer.notes["plan"].split("\n")) <= 4
 
 
 def test_a_step_answer_has_thoughts_plan_and_action(auto_ui, monkeypatch):
@@ -184,8 +188,10 @@ def test_a_step_answer_has_thoughts_plan_and_action(auto_ui, monkeypatch):
     written = auto_ui.sentences.encode(auto_ui.sentences.target(RECORDED[0].steps[1:]), ()).input_ids
     monkeypatch.setattr(AutoUiAgent, "_decode", lambda *_: [written] * len(RECORDED[0]))
     (((answer, *_),),) = auto_ui.answer_episodes(RECORDED[:1])
-    assert answer.thoughts == CoatTexts(think=step.coat.think, action=step.coat.action)
-    assert answer.plan[0] == "DUAL_POINT"
+    assert {name: answer.notes[name] for name in ("think", "action")} == {
+        name: step.notes[name] for name in ("think", "action")
+    }
+    assert answer.notes["plan"].split("\n")[0] == "DUAL_POINT"
     assert answer.action == AutoUiLanguage().decode(AutoUiLanguage().encode(step.action))
 
 
@@ -196,4 +202,4 @@ def test_a_step_on_a_phone_reads_texts_of_the_screen(auto_ui):
     tail = f"Action Result: {result_text(before, now)} Screen Description: {screen_text(now)}"
     assert " ".join(text.split()).endswith(" ".join(tail.split()))
     pixels = np.zeros((40, 20, 3), np.uint8)
-    assert isinstance(auto_ui.act("go", [], Screen(pixels)).thoughts, CoatTexts)
+    assert auto_ui.act("go", [], Screen(pixels)).failed is None

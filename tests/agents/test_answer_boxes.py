@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from helpers import auto_ui_run, families, tiny
+from helpers import tiny
+from helpers.models import families
+from helpers.runs import auto_ui_run
 
 from vlm_agent.action_languages.element_index import ElementIndexLanguage
 from vlm_agent.agents import answer_step_by_step

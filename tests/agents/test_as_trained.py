@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from helpers import served_qwen, tiny
-from helpers.adapted_run import write_run as write_llama_run
-from helpers.chat_server import Reply, serving
-from helpers.references import TwoReferences
-from helpers.thoughts import ALL, with_texts
+from helpers import tiny
+from helpers.agents.chat_server import Reply, serving
+from helpers.data.references import TwoReferences
+from helpers.data.thoughts import ALL, with_texts
+from helpers.runs import served_qwen
+from helpers.runs.adapted_run import write_run as write_llama_run
 from safetensors.torch import load_file, save_file
 
 from vlm_agent.agents import demonstrated
@@ -18,7 +19,7 @@ from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.endpoint import EndpointSettings
 from vlm_agent.agents.loading import AgentError, agent_settings
 from vlm_agent.cli import FAILED, OK, main
-from vlm_agent.episodes import Action, CoatTexts, recorded_screen
+from vlm_agent.episodes import Action, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import read_predictions
 from vlm_agent.models.build import load_sentences
@@ -77,7 +78,7 @@ def test_an_answer_with_thoughts_is_split(run):
         agent = replace(settings(run, endpoint=url).load(), sentences=sentences)
         answer = agent.act("go", [], EPISODE.steps[0].screen)
     assert answer.action == Action.press("back")
-    assert answer.thoughts == CoatTexts(think="it is here", action="tap it")
+    assert answer.notes == {"think": "it is here", "action": "tap it"}
     assert "Screen: " in str(requests[0].body["messages"])
 
 
@@ -85,7 +86,7 @@ def test_evaluate_scores_the_served_model_as_the_checkpoint(run, server, tmp_pat
     where = ["--shards", str(run.parent / "shards"), "--split", "train"]
     assert main(["evaluate", "--checkpoint", str(run), *where, "--output", str(tmp_path / "local")]) == OK
     with served_qwen.served(server) as (url, requests):
-        options = ["--endpoint", url, "--model", "mine", "--as-trained", str(run)]
+        options = ["--endpoint", url, "--model", "mine", "--agent.as_trained", str(run)]
         assert main(["evaluate", *options, *where, "--output", str(tmp_path / "served")]) == OK
     # The first step of an episode has no history, so the control without it sends the same request, read from disk.
     expected = 3 * sum(map(len, served_qwen.EPISODES)) - len(served_qwen.EPISODES)
@@ -113,9 +114,9 @@ def test_settings_of_the_run_cannot_be_overridden(run, tmp_path, capsys):
     for key, value in {"past_screens": 2, "max_tokens": 9, "action_language": {"bins": 5}}.items():
         with pytest.raises(AgentError, match=f"remove {key}; with as_trained it is that of the run"):
             agent_settings(endpoint="http://localhost:1", model="mine", overrides={"as_trained": str(run), key: value})
-    with pytest.raises(AgentError, match="--as-trained is not a setting of agent vlm"):
+    with pytest.raises(AgentError, match="unknown key as_trained"):
         agent_settings(checkpoint=str(run), overrides={"as_trained": str(run)})
-    missing = ["--endpoint", "http://localhost:1", "--model", "mine", "--as-trained", str(tmp_path / "none")]
+    missing = ["--endpoint", "http://localhost:1", "--model", "mine", "--agent.as_trained", str(tmp_path / "none")]
     assert (
         main(
             [

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from helpers import auto_ui_run, tiny
-from helpers.adapted_run import write_run as write_llama_run
-from helpers.tokenizers_of_all_kinds import normalising
+from helpers import tiny
+from helpers.models.tokenizers_of_all_kinds import normalising
+from helpers.runs import auto_ui_run
+from helpers.runs.adapted_run import write_run as write_llama_run
 from tokenizers import normalizers
 
 from vlm_agent.action_languages import LANGUAGES, language_settings
@@ -132,8 +133,10 @@ def test_constrained_answers_are_actions_behind_a_plan_in_batches_and_alone(run)
     assert all(answer.action is None for answers in free for answer in answers)
     for answer in (answer for answers in constrained for answer in answers):
         assert answer.action is not None
-        assert 1 <= len(answer.plan) <= 4
-        assert answer.text.startswith(f"Action Plan: [{','.join(answer.plan)}] ; Action Decision: ")
+        assert 1 <= len(answer.notes["plan"].split("\n")) <= 4
+        assert answer.text.startswith(
+            f"Action Plan: [{answer.notes['plan'].replace(chr(10), ',')}] ; Action Decision: "
+        )
 
 
 def target_ids(sentences, steps) -> list[int]:
@@ -146,7 +149,7 @@ def test_a_free_answer_has_the_plan_and_the_action_of_its_text(run, monkeypatch)
     monkeypatch.setattr(type(agent), "_decode", lambda *_: [target] * STEPS)
     ((_, answers),) = agent.answer_episodes(RECORDED[::-1])
     first = answers[0]
-    assert first.plan == ("DUAL_POINT", "DUAL_POINT", "TYPE", "PRESS_ENTER")
+    assert first.notes == {"plan": "DUAL_POINT\nDUAL_POINT\nTYPE\nPRESS_ENTER"}
     assert first.action == EPISODES[0].steps[0].action
 
 
@@ -270,7 +273,7 @@ def test_an_action_that_the_tokenizer_cannot_write_is_marked(run):
         prepared, sources=[agent.sentences.source("open settings", [], EPISODES[0].steps[0].screen).segments] * 2
     )
     ((answers,),) = agent.answer_prepared([prepared])
-    assert [answer.unwritable for answer in answers] == [True, False]
+    assert [answer.diagnostics.unwritable for answer in answers] == [True, False]
 
 
 def test_features_of_other_weights_than_in_training_are_refused(run, shards, tmp_path):
@@ -329,7 +332,7 @@ def test_evaluate_resumes_and_writes_the_same_with_loader_processes_and_any_batc
     scores = read_checked(outputs[0] / "metrics.json", "evaluate again")
     assert [*scores][:4] == ["trained", "constrained", *controls_of(())]
     assert scores["trained"]["about"]["settled_by_prefill"] == 0
-    assert evaluate(run, shards, outputs[0], "--constrained", "--batch-size", "7") == FAILED
+    assert evaluate(run, shards, outputs[0], "--constrained", "--agent.batch_size", "7") == FAILED
     assert "batch_size" in capsys.readouterr().err
 
 
@@ -344,7 +347,7 @@ def test_evaluate_reads_stored_features_and_computes_only_those_of_grey_screens(
     assert evaluate(run, shards, tmp_path / "computed") == OK
     write_features(shards, tmp_path / "features")
     auto_ui_run.COLOURS.screens = 0
-    options = ("--features", str(tmp_path / "features"))
+    options = ("--agent.features", str(tmp_path / "features"))
     assert evaluate(run, shards, tmp_path / "stored", *options) == OK
     assert auto_ui_run.COLOURS.screens == 1
     # An evaluation may be resumed with or without them, because they are equal.
@@ -360,7 +363,7 @@ def write_features(shards: Path, output: Path, form: str = "patches") -> None:
 
 def test_stored_features_of_another_form_are_an_error_that_names_them(run, shards, tmp_path, capsys):
     write_features(shards, tmp_path / "pooled", "pooled")
-    assert evaluate(run, shards, tmp_path / "out", "--features", str(tmp_path / "pooled")) == FAILED
+    assert evaluate(run, shards, tmp_path / "out", "--agent.features", str(tmp_path / "pooled")) == FAILED
     error = capsys.readouterr().err
     assert "pooled" in error and "patches" in error and str(tmp_path / "pooled") in error
 
@@ -391,12 +394,12 @@ def test_the_agent_of_a_run_follows_from_its_sentences(run, tmp_path):
         file.write_text(yaml.safe_dump({"agent": kind, "run": folder}))
         with pytest.raises(UserError, match=rf"{folder} was trained on data\.sentences: {words}; agent {kind} needs"):
             agent_settings(str(file)).load()
-    with pytest.raises(AgentError, match="--batch-tokens is not a setting of agent auto_ui"):
+    with pytest.raises(AgentError, match=r"--agent: unknown key batch_tokens; did you mean batch_size\?"):
         agent_settings(str(run), overrides={"batch_tokens": 1024})
 
 
 def test_commands_for_chat_turns_refuse_such_a_run_with_one_line(run, shards, tmp_path, capsys):
-    as_trained = ["--endpoint", "http://localhost:1", "--model", "mine", "--as-trained", str(run)]
+    as_trained = ["--endpoint", "http://localhost:1", "--model", "mine", "--agent.as_trained", str(run)]
     assert main(["evaluate", *as_trained, "--shards", str(shards), "--output", str(tmp_path / "out")]) == FAILED
     assert f"{run} was trained on data.sentences: chain_of_actions" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

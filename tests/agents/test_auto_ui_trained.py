@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import chain_runs, tiny
+from helpers import tiny
+from helpers.runs import chain_runs
 from rich.console import Console
 
 from vlm_agent.agents import answer_step_by_step
@@ -41,7 +42,7 @@ def test_the_real_episode_is_learned_and_answered_4_of_4(shared, tmp_path, past_
     agent, episodes = AutoUiAgent.from_run(run), episodes_of(shards)
     ((answers,),) = agent.answer_episodes(episodes)
     assert [answers] == answer_step_by_step(agent, episodes)
-    plans = [answer.plan for answer in answers]
+    plans = [tuple(answer.notes["plan"].split("\n")) for answer in answers]
     kinds = ("PRESS_HOME", "DUAL_POINT", "DUAL_POINT", "STATUS_TASK_COMPLETE")
     assert plans == [kinds[number:] for number in range(4)]
     for stored in (None, str(features)):
@@ -71,7 +72,7 @@ def test_an_adapter_is_merged_and_the_merged_checkpoint_has_its_answers(tmp_path
     texts = []
     for folder in (run, merged):
         output = tmp_path / f"scores_of_{folder.name}"
-        where = ["--shards", str(shards), "--split", "train", "--features", str(features), "--no-controls"]
+        where = ["--shards", str(shards), "--split", "train", "--agent.features", str(features), "--no-controls"]
         assert main(["evaluate", "--checkpoint", str(folder), *where, "--output", str(output)]) == OK
         texts.append([row.text for row in read_predictions(output / "predictions.parquet")])
     assert texts[0] == texts[1]

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.chat_server import Reply, serving
-from helpers.coat_steps import CALL, PLAIN, WITH_TEXTS, agent, asked, pictures_of, text_of
+from helpers.agents.chat_server import Reply, serving
+from helpers.agents.coat_steps import CALL, PLAIN, WITH_TEXTS, agent, asked, pictures_of, text_of
 
 from vlm_agent.agents import Answer, Turn, demonstrated
 from vlm_agent.agents.coat.elements import in_rows
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
-from vlm_agent.episodes import Action, CoatTexts, Screen, UiElement, recorded_screen
+from vlm_agent.episodes import Action, Screen, UiElement, recorded_screen
 from vlm_agent.texts.phone import result_text, screen_text
 
 ELEMENTS = """\
@@ -65,7 +65,7 @@ def test_without_recorded_texts_they_are_computed_from_the_screens(tmp_path, tex
 
 
 def test_a_text_that_the_episode_lacks_is_left_out(tmp_path):
-    steps = [replace(step, coat=replace(step.coat, screen="", result="")) for step in WITH_TEXTS.steps]
+    steps = [replace(step, notes={**step.notes, "screen": "", "result": ""}) for step in WITH_TEXTS.steps]
     [messages], _ = asked(tmp_path, replace(WITH_TEXTS, steps=tuple(steps)))
     text = text_of(messages)
     assert "in words:" not in text and "last action" not in text and "3. action 2" in text
@@ -89,14 +89,14 @@ def test_earlier_actions_without_texts_are_described_by_a_template(tmp_path):
 
 
 def test_own_descriptions_are_the_history_of_a_run(tmp_path):
-    turn = Turn(PLAIN.steps[0].screen, Answer("", None), Action.press("home"), CoatTexts(action="go home\nnow"))
+    turn = Turn(PLAIN.steps[0].screen, Answer("", None), Action.press("home"), {"action": "go home\nnow"})
     with serving(lambda n, body: Reply(CALL)) as (url, requests):
         agent(url, tmp_path).act("goal", [turn], PLAIN.steps[1].screen)
     assert "in order:\n1. go home now\n\n" in text_of(requests[0].body["messages"])
 
 
 def test_an_action_that_the_phone_refused_is_not_claimed(tmp_path):
-    turn = Turn(PLAIN.steps[0].screen, Answer("", None), Action.open_app("Notes"), CoatTexts(action="open Notes"))
+    turn = Turn(PLAIN.steps[0].screen, Answer("", None), Action.open_app("Notes"), {"action": "open Notes"})
     with serving(lambda n, body: Reply(CALL)) as (url, requests):
         agent(url, tmp_path).act("goal", [replace(turn, failed=True, changed=False)], PLAIN.steps[0].screen)
     assert "in order:\n1. open Notes (the phone did not perform this action)\n\n" in (
@@ -111,7 +111,7 @@ def test_thoughts_and_texts_that_utf8_cannot_hold_are_shown_at_the_next_step(tmp
     with serving(lambda n, body: Reply(reply)) as (url, requests):
         coat = agent(url, tmp_path, texts=texts)
         first = coat.act("goal", [], screen)
-        second = coat.act("goal", [Turn(screen, first, Action.press("home"), first.thoughts)], screen)
+        second = coat.act("goal", [Turn(screen, first, Action.press("home"), first.notes)], screen)
     assert (first.text, second.failed) == (reply, None)
     assert "1. click on ? cart" in text_of(requests[-1].body["messages"])
 
@@ -137,7 +137,7 @@ def test_the_model_is_asked_for_texts_that_know_neither_goal_nor_later_screens(t
     assert np.array_equal(pictures_of(compare)[0], WITH_TEXTS.steps[2].screenshot)
     assert "The action: action 2" in text_of(compare)
     assert "last action did: it opened\n\nThis screen in words: a cart page\n" in text_of(act)
-    assert answer.thoughts == CoatTexts("a cart page", "the cart is full", "click on Clear cart")
+    assert answer.notes == {"screen": "a cart page", "think": "the cart is full", "action": "click on Clear cart"}
     assert answer.usage.calls == 3
     assert len(requests) == 3  # the second time all replies were on disk
 

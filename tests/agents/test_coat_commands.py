@@ -8,8 +8,8 @@ from io import StringIO
 
 import pytest
 from helpers import tiny
-from helpers.chat_server import Reply, serving
-from helpers.coat_steps import CALL, FILE, PLAIN, text_of
+from helpers.agents.chat_server import Reply, serving
+from helpers.agents.coat_steps import CALL, FILE, PLAIN, text_of
 from rich.console import Console
 
 from vlm_agent.agents.coat import CoatAgentSettings
@@ -29,7 +29,7 @@ def shards(tmp_path):
 def texts_at(episode: Episode, number: int) -> tuple[str, str]:
     """Description of the screen, and result of the action before."""
     steps = episode.steps
-    return steps[number].coat.screen, steps[number - 1].coat.result if number else ""
+    return steps[number].notes["screen"], steps[number - 1].notes["result"] if number else ""
 
 
 def gold_call(step: Step) -> str:
@@ -56,7 +56,7 @@ def test_the_real_episode_is_prompted_and_scored(tmp_path, shared):
         text = text_of(body["messages"])
         earlier = text.partition("in order:\n")[2].partition("\n\n")[0].splitlines()
         number = len(earlier)
-        assert earlier == [f"{n}. {step.coat.action}" for n, step in enumerate(episode.steps[:number], 1)]
+        assert earlier == [f"{n}. {step.notes['action']}" for n, step in enumerate(episode.steps[:number], 1)]
         screen, result = (" ".join(words.split()) for words in texts_at(episode, number))
         assert f"in words: {screen}\n" in text and result in text
         return Reply(gold_call(episode.steps[number]))
@@ -79,11 +79,11 @@ def test_evaluate_prints_estimate_and_spending_and_asks_nothing_twice(tmp_path, 
     with serving(lambda n, body: Reply(CALL)) as (url, requests):
         path.write_text(FILE.format(url=url))
         command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output), "--no-controls"]
-        assert main([*command, "--price", "1", "2"]) == OK
+        assert main([*command, "--agent.price", "{read: 1, written: 2}"]) == OK
         out = capsys.readouterr().out
         assert out.index("Estimate for 10 steps, from 10: 10 calls,") < out.index("New: 10 calls,")
         assert "cost " in out
-        other = [*command[:-2], str(tmp_path / "other"), "--no-controls", "--calls", str(output / "calls")]
+        other = [*command[:-2], str(tmp_path / "other"), "--no-controls", "--agent.calls", str(output / "calls")]
         assert main(other) == OK
         assert "New: 0 calls, 0 tokens read, 0 written (10 replies from disk)" in capsys.readouterr().out
     assert len(requests) == 10
@@ -98,12 +98,12 @@ def test_the_limit_of_cost_stops_an_evaluation_and_a_higher_one_completes_it(tmp
     with serving(lambda n, body: Reply(content)) as (url, requests):
         path.write_text(FILE.format(url=url) + "price: {read: 0, written: 1000000}\n")
         command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output), "--no-controls"]
-        assert main([*command, "--max-cost", "2100", "--concurrency", "1"]) == FAILED
+        assert main([*command, "--agent.max_cost", "2100", "--agent.concurrency", "1"]) == FAILED
         captured = capsys.readouterr()
         assert "have cost 2048.00 of at most 2100.00" in captured.err
         assert "New: 4 calls" in captured.out
         assert len(requests) == 4
-        assert main([*command, "--max-cost", "6000"]) == OK
+        assert main([*command, "--agent.max_cost", "6000"]) == OK
     assert len(requests) == 10
 
 

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from helpers import served_qwen, tiny
-from helpers.chat_server import Reply, serving
-from helpers.faulty_server import COMMAND, Faults, check_counts, run
+from helpers import tiny
+from helpers.agents.chat_server import Reply, serving
+from helpers.agents.faulty_server import COMMAND, Faults, check_counts, run
+from helpers.runs import served_qwen
 
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import ChatEndpoint

@@ -5,11 +5,11 @@ import time
 from collections import Counter
 
 import pytest
-from helpers.chat_server import Reply, serving
-from helpers.coat_steps import CALL, PLAIN, agent, asked, text_of
+from helpers.agents.chat_server import Reply, serving
+from helpers.agents.coat_steps import CALL, PLAIN, agent, asked, text_of
 
 from vlm_agent.agents.llm.client import EndpointError
-from vlm_agent.episodes import Action, CoatTexts
+from vlm_agent.episodes import Action
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,9 @@ from vlm_agent.episodes import Action, CoatTexts
 def test_an_answer_becomes_thoughts_and_an_action_or_none(tmp_path, reply, action, thoughts):
     _, answer = asked(tmp_path, mode="cot", reply=reply)
     assert (answer.text, answer.action, answer.failed) == (reply, action, None)
-    assert answer.thoughts == (CoatTexts("", *thoughts) if any(thoughts) else None)
+    assert answer.notes == (
+        {"screen": "", **dict(zip(("think", "action", "result"), thoughts, strict=True))} if any(thoughts) else None
+    )
 
 
 def test_a_hundred_thousand_generated_replies_are_read(tmp_path):
@@ -52,7 +54,7 @@ def test_a_hundred_thousand_generated_replies_are_read(tmp_path):
             at = rng.randrange(len(text) + 1)
             text = text[:at] + rng.choice(pieces) * rng.choice((0, 1, 3)) + text[at + rng.choice((0, 1, 20)) :]
         answer = coat.read(text, screen)
-        thoughts = answer.thoughts or CoatTexts()
+        thoughts = answer.notes or {}
         assert "\n" not in thoughts.think + thoughts.action
         counts["actions"] += answer.action is not None
         counts["thoughts"] += bool(thoughts.think)

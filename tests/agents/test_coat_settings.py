@@ -3,7 +3,7 @@
 import pytest
 
 from vlm_agent.agents.coat import CoatAgentSettings
-from vlm_agent.agents.coat.prompts import PROMPTS, Prompts
+from vlm_agent.agents.coat.prompts import PROMPTS, CoatPrompts
 from vlm_agent.agents.llm.prompts import PromptError
 from vlm_agent.agents.loading import AgentError, agent_settings
 
@@ -48,12 +48,12 @@ def test_a_damaged_file_of_prompts_is_an_error_that_names_the_key(tmp_path, old,
     path = tmp_path / "prompts.yaml"
     path.write_text(PROMPTS.read_text().replace(old, new))
     with pytest.raises(PromptError, match=str(path)) as caught:
-        Prompts.read(path)
+        CoatPrompts.read(path)
     assert words in str(caught.value)
 
 
 def test_texts_are_not_searched_for_placeholders():
-    prompts: Prompts = Prompts.read(PROMPTS)
+    prompts: CoatPrompts = CoatPrompts.read(PROMPTS)
     assert prompts.fill("goal", goal="$goal $$ ${x}") == "Goal: $goal $$ ${x}"
 
 

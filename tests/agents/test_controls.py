@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers import tiny
-from helpers.chat_server import Reply, serving
+from helpers.agents.chat_server import Reply, serving
 
 from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.dynamic_planning.modes import MODES
@@ -16,7 +16,7 @@ from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading
 from vlm_agent.devices.acting.guard import Guard
 from vlm_agent.devices.acting.loop import Limits, act
-from vlm_agent.episodes import Action, CoatTexts, Episode, UiElement
+from vlm_agent.episodes import Action, Episode, UiElement
 
 SHOWN = tiny.episode(1)
 AGENTS = {
@@ -44,7 +44,7 @@ def changed(episode: Episode) -> Episode:
             screenshot=np.full_like(step.screenshot, 40 * number),
             elements=other * number,
             activity=f"org.other/.Page{number}",
-            coat=CoatTexts(f"another screen {number}", result=f"another result {number}"),
+            notes={"screen": f"another screen {number}", "result": f"another result {number}"},
         )
         for number, step in enumerate(episode.steps)
     ]

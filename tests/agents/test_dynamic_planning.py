@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers import tiny
-from helpers.chat_server import Reply, serving
-from helpers.feature_shards import write_several
-from helpers.planning_model import (
+from helpers.agents.chat_server import Reply, serving
+from helpers.agents.planning_model import (
     CLICK,
     EPISODE,
     FILE,
@@ -22,6 +21,7 @@ from helpers.planning_model import (
     planned,
     text_of,
 )
+from helpers.data.feature_shards import write_several
 
 from vlm_agent.agents import Answer, Turn
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
@@ -30,7 +30,7 @@ from vlm_agent.agents.dynamic_planning.plans import PlansError, read_plans
 from vlm_agent.agents.llm.replies import Plan
 from vlm_agent.cli import OK, main
 from vlm_agent.datasets.shards.dataset import ShardWriter, write_manifest
-from vlm_agent.episodes import Action, CoatTexts, PlanTexts
+from vlm_agent.episodes import Action
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import read_predictions
 
@@ -47,7 +47,10 @@ def test_d_pot_asks_for_plan_and_step_then_for_the_action_and_remembers_the_step
     assert paragraphs(action) == [f"Goal: {EPISODE.goal}", "To be done now: step 2", html, "Which action is it?"]
     assert "first" not in str(model.of("action")) + str(plan[1:])  # no plan, neither this one nor an earlier one
     assert answers[2] == Answer(
-        CLICK, Action.tap(0.625, 0.5), CoatTexts(action="step 2"), ("first 2", "second 2"), box=tiny.ELEMENTS[1].box
+        CLICK,
+        Action.tap(0.625, 0.5),
+        {"action": "step 2", "plan": "first 2\nsecond 2", "step": "step 2"},
+        box=tiny.ELEMENTS[1].box,
     )
     assert answers[2].usage.calls == 2
 
@@ -56,7 +59,7 @@ def test_none_shows_goal_and_screen_alone(tmp_path):
     model, answers = planned(tmp_path, "none", screen="html")
     assert model.kinds == ["action"]  # every step has the same elements: the same request
     assert paragraphs(model.of("action")[0])[0::2] == [f"Goal: {EPISODE.goal}", "Which action is it?"]
-    assert (answers[0].thoughts, answers[0].plan) == (None, ())
+    assert answers[0].notes == {}
 
 
 def test_few_shot_has_as_many_examples_as_are_set_in_the_action_language(tmp_path):
@@ -73,7 +76,7 @@ def test_seeact_describes_in_words_first_and_shows_the_actions_so_far(tmp_path):
     assert model.kinds == ["description", "action"] * 5
     assert "Actions so far:\n1. click on Clear cart\n2. click on Clear cart" in paragraphs(model.of("description")[2])
     assert "What is to be done next, in words: It is a shop. Click 2" in paragraphs(model.of("action")[2])
-    assert answers[2].thoughts == CoatTexts(think="It is a shop. Click 2")
+    assert answers[2].notes == {"think": "It is a shop. Click 2"}
 
 
 @pytest.mark.parametrize(("rounds", "shown"), [(0, 0), (1, 1), (2, 2), (4, 4), ("all", 4)])
@@ -89,7 +92,7 @@ def test_react_shows_the_last_rounds_with_their_screens_thoughts_and_actions(tmp
     for turn, step in zip(turns[0::2], EPISODE.steps[4 - shown :], strict=True):
         assert text_of(turn).startswith(f"Goal: {EPISODE.goal}\n\nElements of the screen:\n{HTML}\n\n")
         assert np.array_equal(pictures_of(turn)[0], step.screenshot)
-    assert (answers[4].text, answers[4].thoughts) == (CLICK, CoatTexts(think="thought 4"))
+    assert (answers[4].text, answers[4].notes) == (CLICK, {"think": "thought 4"})
 
 
 def test_static_asks_for_one_plan_an_episode_and_counts_it_once(tmp_path):
@@ -174,13 +177,13 @@ def test_on_a_phone_reflexion_names_the_actions_that_left_the_screen_unchanged(t
 @pytest.mark.parametrize("mode", ["react", "seeact", "d_pot"])
 def test_an_action_that_the_phone_refused_is_not_claimed(tmp_path, mode):
     screen, action = EPISODE.steps[0].screen, Action.open_app("Notes")
-    done = Turn(screen, Answer("", action, CoatTexts(action="open Notes")), action, changed=False)
+    done = Turn(screen, Answer("", action, {"action": "open Notes"}), action, changed=False)
     model = Model()
     with serving(model) as (url, _):
         for turn in (done, replace(done, failed=True)):
             agent(url, tmp_path, mode=mode).act("goal", [turn], screen)
-    said = [str(messages).count("the phone did not perform this action") for _, messages in model.asked]
-    assert sorted(said) == [*[0] * (len(said) - 1), 1]
+    notices = [str(messages).count("the phone did not perform this action") for _, messages in model.asked]
+    assert sorted(notices) == [*[0] * (len(notices) - 1), 1]
 
 
 # Screens, past, plans
@@ -244,7 +247,7 @@ def test_recorded_steps_of_many_episodes_do_not_mix(tmp_path):
     with serving(answer) as (url, _):
         [answers] = agent(url, tmp_path, screen="html", concurrency=6).answer_episodes(episodes)
     for episode, of_episode in zip(episodes, answers, strict=True):
-        assert {one.thoughts.action for one in of_episode} == {f"step of {episode.goal}"}
+        assert {one.notes["action"] for one in of_episode} == {f"step of {episode.goal}"}
 
 
 PLAN = ["Open the shop", "Look\n further", "Type the words", "Press enter", "Declare the task complete"]
@@ -257,7 +260,7 @@ def test_a_file_of_plans_replaces_planning_calls(tmp_path):
     steps = [next(part for part in paragraphs(messages) if "To be done" in part) for messages in model.of("action")]
     shown = ["Open the shop", "Look further", "Type the words", "Press enter", "Press enter"]
     assert steps == [f"To be done now: {line}" for line in shown]
-    assert answers[1].plan == ("Look further", "Type the words", "Press enter")
+    assert answers[1].notes["plan"] == "Look further\nType the words\nPress enter"
     model, answers = planned(tmp_path / "static", "static", plans=str(tmp_path / "plans.json"))
     assert "Plan:\n1. Open the shop\n2. Look further" in text_of(model.of("action")[3][-1])
     model, answers = planned(tmp_path / "dynamic", "dynamic", plans=str(tmp_path / "plans.json"))
@@ -269,7 +272,10 @@ def test_a_file_of_plans_replaces_planning_calls(tmp_path):
 def test_the_plans_of_shards_replace_planning_calls(tmp_path):
     def with_steps(episode, lines):
         steps = zip(episode.steps, lines, strict=True)
-        return replace(episode, steps=tuple(replace(step, plan=line and PlanTexts((), line)) for step, line in steps))
+        return replace(
+            episode,
+            steps=tuple(replace(step, notes={"plan": "", "step": line} if line else {}) for step, line in steps),
+        )
 
     planned_one = with_steps(EPISODE, PLAN)
     incomplete = with_steps(tiny.episode(2), [*PLAN[:4], None])
@@ -283,7 +289,7 @@ def test_the_plans_of_shards_replace_planning_calls(tmp_path):
     assert read_plans(tmp_path / "shards") == {EPISODE.id: steps}
     model, answers = planned(tmp_path / "d_pot", "d_pot", plans=str(tmp_path / "shards"))
     assert set(model.kinds) == {"action"}
-    assert [one.thoughts.action for one in answers] == [" ".join(line.split()) for line in PLAN]
+    assert [one.notes["action"] for one in answers] == [" ".join(line.split()) for line in PLAN]
     with pytest.raises(PlansError, match="none for episode 2"):
         planned(tmp_path / "other", "d_pot", episodes=[tiny.episode(2)], plans=str(tmp_path / "shards"))
     with pytest.raises(PlansError, match="step 0 of episode 1 has an immediate step and no lines of a plan"):
@@ -292,8 +298,8 @@ def test_the_plans_of_shards_replace_planning_calls(tmp_path):
 
 @pytest.mark.parametrize("mode", ["static", "dynamic", "d_pot"])
 def test_no_step_shows_a_text_of_a_plan_that_shards_have_for_a_later_screen(tmp_path, mode):
-    plans = [PlanTexts((f"line of {n}", f"next line of {n}"), f"step of {n}") for n in range(len(EPISODE))]
-    steps = [replace(step, plan=plan) for step, plan in zip(EPISODE.steps, plans, strict=True)]
+    plans = [{"plan": f"line of {n}\nnext line of {n}", "step": f"step of {n}"} for n in range(len(EPISODE))]
+    steps = [replace(step, notes=plan) for step, plan in zip(EPISODE.steps, plans, strict=True)]
     shards = tiny.write_shards(tmp_path / "shards", [replace(EPISODE, steps=tuple(steps))])
     model, answers = planned(tmp_path, mode, plans=str(shards))
     assert set(model.kinds) == {"action"}
@@ -301,7 +307,7 @@ def test_no_step_shows_a_text_of_a_plan_that_shards_have_for_a_later_screen(tmp_
         seen = 0 if mode == "static" else number
         shown = f"step of {number}" if mode == "d_pot" else f"Plan:\n1. line of {seen}\n2. next line of {seen}\n"
         assert shown in text_of(messages[-1]) + "\n"
-        assert answer.plan == plans[seen].plan
+        assert answer.notes["plan"] == plans[seen]["plan"]
         assert not any(f"of {later}" in str(messages) for later in range(seen + 1, len(EPISODE)))
 
 

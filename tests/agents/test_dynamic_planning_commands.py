@@ -5,8 +5,8 @@ import re
 
 import pytest
 from helpers import tiny
-from helpers.chat_server import Reply, serving
-from helpers.planning_model import EPISODE, FILE, HOME, Model, agent, text_of
+from helpers.agents.chat_server import Reply, serving
+from helpers.agents.planning_model import EPISODE, FILE, HOME, Model, agent, text_of
 
 from vlm_agent.agents import demonstrated
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
@@ -41,9 +41,8 @@ def test_an_online_task_and_its_trace_keep_plans_and_steps(tmp_path, capsys):
         assert main(command) == FAILED  # it declares the goal reached without reaching it
     assert "Steps so far:\n1. step 0" in text_of(model.of("plan_and_step")[1][-1])
     steps = read_trace(trace).steps
-    assert [(step.intent, step.plan) for step in steps] == [
-        ("step 0", ("first 0", "second 0")),
-        ("step 1", ("first 1", "second 1")),
+    assert [step.notes for step in steps] == [
+        {"action": f"step {n}", "plan": f"first {n}\nsecond {n}", "step": f"step {n}"} for n in range(2)
     ]
 
 

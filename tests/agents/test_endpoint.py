@@ -9,7 +9,7 @@ from io import StringIO
 import numpy as np
 import pytest
 from helpers import tiny
-from helpers.chat_server import Reply, serving
+from helpers.agents.chat_server import Reply, serving
 from rich.console import Console
 
 from vlm_agent.agents import NoAnswerError, demonstrated
@@ -280,7 +280,7 @@ def test_a_language_of_numbers_that_no_prompt_shows_is_refused_and_the_agent_tha
     with pytest.raises(UserError, match=r"element_index.*agent: dynamic_planning.*mode: none"):
         agent_settings(str(file))
     file.write_text(json.dumps({"agent": "dynamic_planning", "mode": "none", "screen": "picture"} | settings))
-    assert agent_settings(str(file)).language.build().numbers_elements
+    assert agent_settings(str(file)).language.build().needs_elements
 
 
 def test_the_cause_of_empty_replies_is_in_metrics_terminal_and_report(tmp_path):

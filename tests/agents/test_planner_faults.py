@@ -9,8 +9,8 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 from helpers import tiny
-from helpers.chat_server import Reply, serving
-from helpers.faulty_server import COMMAND, Faults, check_counts, run
+from helpers.agents.chat_server import Reply, serving
+from helpers.agents.faulty_server import COMMAND, Faults, check_counts, run
 
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import ChatEndpoint

@@ -6,8 +6,8 @@ import json
 from collections import defaultdict
 
 import pytest
-from helpers.chat_server import serving
-from helpers.knowing_planner import KnowingPlanner, know
+from helpers.agents.chat_server import serving
+from helpers.agents.knowing_planner import KnowingPlanner, know
 
 from vlm_agent.action_languages import language_settings
 from vlm_agent.cli import OK, main

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from helpers import served_qwen
-from helpers.chat_server import Reply, serving
+from helpers.agents.chat_server import Reply, serving
+from helpers.runs import served_qwen
 
 from vlm_agent.agents.llm.client import ChatEndpoint
 from vlm_agent.agents.serve_check import ServeCheck, serve_check

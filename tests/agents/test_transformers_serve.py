@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import tiny, tiny_text
+from helpers import tiny
+from helpers.models import tiny_text
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-from served_modes.server_log import request_seconds
-
+from studies.d_pot.served.server_log import request_seconds
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
 from vlm_agent.agents.dynamic_planning.modes import MODES
 from vlm_agent.agents.endpoint import EndpointSettings
@@ -72,7 +71,7 @@ def test_every_mode_of_the_planner_plays_against_the_server(mode, server, tmp_pa
     assert len(answers) == len(EPISODES[0])
     assert all(answer.failed is None for answer in answers)
     assert answers[0].usage.calls
-    assert all(answer.action is not None or answer.unread for answer in answers)
+    assert all(answer.action is not None or answer.diagnostics.unread for answer in answers)
 
 
 def test_the_log_has_the_seconds_of_each_request(server, log):

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers import families, tiny
+from helpers import tiny
+from helpers.models import families
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -295,8 +296,8 @@ def test_an_answer_beyond_the_models_context_is_marked_in_both_ways_of_asking(mo
     context = sorted(lengths)[len(lengths) // 2]
     monkeypatch.setattr(model.config.get_text_config(), "max_position_embeddings", context)
     expected = [length > context for length in lengths]
-    assert [answer.beyond_context for answer in step_by_step(make_agent(model), longest)] == expected
-    assert [answer.beyond_context for answer in make_agent(model).answer_episode(longest)] == expected
+    assert [answer.diagnostics.beyond_context for answer in step_by_step(make_agent(model), longest)] == expected
+    assert [answer.diagnostics.beyond_context for answer in make_agent(model).answer_episode(longest)] == expected
     assert 0 < sum(expected) < len(expected)
 
 

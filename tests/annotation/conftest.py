@@ -1,9 +1,9 @@
 """Small shards to annotate, and a server that writes texts for them."""
 
 import pytest
-from helpers.annotation_requests import written
-from helpers.chat_server import Reply, serving
-from helpers.feature_shards import write_several
+from helpers.agents.chat_server import Reply, serving
+from helpers.data.feature_shards import write_several
+from helpers.pages.annotation_requests import written
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import time
 from collections import Counter
 
 import pytest
-from helpers.annotation_requests import kind, parts, tree, written
-from helpers.chat_server import Reply, serving
-from helpers.feature_shards import write_several
+from helpers.agents.chat_server import Reply, serving
+from helpers.data.feature_shards import write_several
+from helpers.pages.annotation_requests import kind, parts, tree, written
 
 from vlm_agent.annotation.annotator import STOPPED, clean_text, element_name
 from vlm_agent.annotation.check import check_step
@@ -86,7 +86,7 @@ def test_a_thought_knows_the_gold_action_and_a_result_sees_both_screens(shards, 
     thoughts = [parts(request.body)[0] for request in requests if kind(request.body) == "think"]
     results = [request.body for request in requests if kind(request.body) == "result"]
     for index in range(EPISODES):
-        coats = [step.coat for step in dataset.without_pixels(index).steps]
+        coats = [step.notes for step in dataset.without_pixels(index).steps]
         for number, coat in enumerate(coats):
             own = [text for text in thoughts if coat.screen in text and f"next action is: {coat.action}\n" in text]
             assert own
@@ -156,7 +156,7 @@ def test_missing_texts_are_accepted_only_when_asked(shards, whole, tmp_path):
         manifest = json.loads((output / "manifest.json").read_text())
         assert manifest["texts"]["screen"] == {"missing": EPISODES * STEPS}
         assert manifest["texts"]["think"] == {"model": EPISODES * STEPS}
-        assert {step.coat.screen for episode in ShardDataset(output) for step in episode.steps} == {""}
+        assert {step.notes["screen"] for episode in ShardDataset(output) for step in episode.steps} == {""}
         broken = False
         assert main(words(shards, url, output)) == 0
     assert tree(output) == tree(whole[0])
@@ -242,11 +242,11 @@ def test_texts_that_steps_have_are_kept_unless_replaced(whole, tmp_path):
     for index in range(EPISODES):
         assert kept.row(index) == old.row(index)
         for step, other in zip(new[index].steps, old[index].steps, strict=True):
-            assert step.coat.screen.startswith("new screen")
-            assert (step.coat.think, step.coat.action, step.coat.result) == (
-                other.coat.think,
-                other.coat.action,
-                other.coat.result,
+            assert step.notes["screen"].startswith("new screen")
+            assert (step.notes["think"], step.notes["action"], step.notes["result"]) == (
+                other.notes["think"],
+                other.notes["action"],
+                other.notes["result"],
             )
 
 

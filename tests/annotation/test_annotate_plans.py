@@ -13,9 +13,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers import tiny
-from helpers.annotation_requests import tree
-from helpers.chat_server import Reply, serving
-from helpers.served_pages import exchange, served
+from helpers.agents.chat_server import Reply, serving
+from helpers.pages.annotation_requests import tree
+from helpers.pages.served_pages import exchange, served
 
 from vlm_agent.annotation.annotator import Annotator
 from vlm_agent.annotation.check import check_episode, check_planned_step
@@ -25,7 +25,8 @@ from vlm_agent.annotation.review.server import ReviewServer
 from vlm_agent.annotation.review.session import ReviewSession
 from vlm_agent.cli import FAILED, main
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.episodes import Action, CoatTexts, Episode, PlanTexts, Step, UiElement
+from vlm_agent.datasets.shards.schema import VERSION, notes_of
+from vlm_agent.episodes import Action, Episode, Notes, Step, UiElement
 
 EPISODES, STEPS = 4, 5
 
@@ -72,22 +73,22 @@ def test_every_step_has_a_plan_and_nothing_else_changes(shards, whole):
     assert (after.ids, after.splits) == (before.ids, before.splits)
     for index in range(EPISODES):
         old, new = before.row(index), after.row(index)
-        plans = [step.pop("plan") for step in new["steps"]]
-        assert [step.pop("instruction") for step in new["steps"]] == [None] * STEPS  # a column of the later version
+        plans = [notes_of(step.pop("notes")) for step in new["steps"]]
+        assert [step.pop("notes") for step in old["steps"]] == [[]] * STEPS
         assert new == old
         for plan in plans:
-            assert plan["plan"] == [plan["step"], "stop, the task is complete"]
+            assert plan["plan"] == f"{plan['step']}\nstop, the task is complete"
             assert plan["step"].startswith("do ")
     assert len(requests) == EPISODES * STEPS
     assert after.manifest["texts"]["plan"] == {"model": EPISODES * STEPS}
-    assert after.manifest["schema_version"] == 4
+    assert after.manifest["schema_version"] == VERSION
 
 
 def test_a_request_shows_goal_screen_action_and_the_steps_so_far(shards, whole):
     output, requests = whole
     by_text = {text_of(request.body["messages"][0]): request.body for request in requests}
     for episode in (ShardDataset(output).without_pixels(index) for index in range(EPISODES)):
-        steps = [step.plan.step for step in episode.steps]
+        steps = [step.notes["step"] for step in episode.steps]
         for number, step in enumerate(episode.steps):
             (own,) = [text for text, body in by_text.items() if f"do {digest(body)}" == steps[number]]
             assert episode.goal in own
@@ -169,7 +170,7 @@ def test_missing_plans_are_accepted_only_when_asked(shards, tmp_path):
         assert main(words(shards, url, tmp_path / "out", "--limit", 1)) == FAILED
         assert main(words(shards, url, tmp_path / "out", "--limit", 1, "--accept-missing")) == 0
     dataset = ShardDataset(tmp_path / "out")
-    assert {step.plan for step in dataset.without_pixels(0).steps} == {None}
+    assert not any(step.notes for step in dataset.without_pixels(0).steps)
     assert dataset.manifest["texts"]["plan"] == {"missing": STEPS}
 
 
@@ -211,15 +212,16 @@ def test_plans_that_steps_have_are_kept_unless_replaced(whole, tmp_path):
     kept, new, old = (ShardDataset(folder) for folder in (tmp_path / "kept", tmp_path / "new", whole[0]))
     for index in range(EPISODES):
         assert kept.row(index) == old.row(index)
-        assert {step.plan for step in new.without_pixels(index).steps} == {PlanTexts(("new",), "new")}
+        assert {step.notes for step in new.without_pixels(index).steps} == {Notes({"plan": "new", "step": "new"})}
 
 
 def test_the_review_shows_plans_and_its_edits_keep_them(whole, tmp_path):
     output = tmp_path / "out"
     shutil.copytree(whole[0], output)
-    plans = [step.plan for step in ShardDataset(output).without_pixels(0).steps]
+    plans = [dict(step.notes) for step in ShardDataset(output).without_pixels(0).steps]
     session = ReviewSession(output)
-    assert session.step(0, 1).plan == plans[1]
+    assert session.step(0, 1).plan == tuple(plans[1]["plan"].split("\n"))
+    assert session.step(0, 1).planned == plans[1]["step"]
     with served(ReviewServer(session)) as server:
         cookie = {"Host": server.hosts[0], "Cookie": f"{server.cookie}={server.token}"}
         _, _, page = exchange(server, "GET", "/step/0/1", cookie, b"")
@@ -227,8 +229,8 @@ def test_the_review_shows_plans_and_its_edits_keep_them(whole, tmp_path):
     session.save(0, 1, dict.fromkeys(("screen", "think", "result"), "") | {"action": "open it"}, accepted=True)
     assert main(["annotate", "--finish", "--output", str(output)]) == 0
     steps = ShardDataset(output).without_pixels(0).steps
-    assert [step.plan for step in steps] == plans
-    assert steps[1].coat.action == "open it"
+    assert [{name: step.notes[name] for name in ("plan", "step")} for step in steps] == plans
+    assert steps[1].notes["action"] == "open it"
 
 
 def test_an_annotation_without_plans_is_described_as_before_plans_existed(shards, tmp_path):
@@ -279,14 +281,12 @@ UP = Action.swipe((0.8, 0.5), (0.2, 0.5))
     ],
 )
 def test_the_check_lists_steps_that_contradict_their_action_or_name_nothing_here(line, action, problem):
-    step = Step(None, action, ELEMENTS, plan=PlanTexts((line,), line))
+    step = Step(None, action, ELEMENTS, notes={"plan": line, "step": line})
     assert check_planned_step(line, step) == problem
     found = [finding.problem for finding in check_episode(Episode("1", "general", "go", (step,)))]
     assert found == ([] if problem is None else [f"plan: {problem}"])
 
 
 def test_the_check_of_plans_leaves_that_of_descriptions_alone():
-    step = Step(
-        None, CLOCK, ELEMENTS, coat=CoatTexts(action="scroll up"), plan=PlanTexts(("Open Clock",), "Open Clock")
-    )
+    step = Step(None, CLOCK, ELEMENTS, notes={"action": "scroll up", "plan": "Open Clock", "step": "Open Clock"})
     assert [one.problem for one in check_episode(Episode("1", "general", "go", (step,)))] == ["other action"]

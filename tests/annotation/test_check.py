@@ -11,7 +11,7 @@ from vlm_agent.action_languages.coat import predicted_type
 from vlm_agent.annotation.check import Finding, check_dataset, check_step
 from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest
 from vlm_agent.datasets.sources.aitz import read_steps
-from vlm_agent.episodes import Action, CoatTexts, Episode, Step, UiElement, element_at
+from vlm_agent.episodes import Action, Episode, Step, UiElement, element_at
 from vlm_agent.simulator.demonstrations import simulate_episode
 from vlm_agent.texts.actions import describe_action
 
@@ -45,7 +45,7 @@ OTHERS = (
 
 
 def problem(text: str, action: Action) -> str | None:
-    return check_step(Step(None, action, ELEMENTS, coat=CoatTexts(action=text)))
+    return check_step(Step(None, action, ELEMENTS, notes={"action": text}))
 
 
 @pytest.mark.parametrize("action", OTHERS, ids=lambda action: action.name)
@@ -131,7 +131,7 @@ def test_the_real_episode_has_no_finding_and_its_swapped_descriptions_have(share
     path = shared / "data/aitz_episode/GOOGLE_APPS-523638528775825151.json"
     steps = [item.step for item in read_steps(path)]
     assert [check_step(step) for step in steps] == [None] * 4
-    swapped = [Step(None, step.action, step.elements, coat=other.coat) for step, other in pairwise(steps)]
+    swapped = [Step(None, step.action, step.elements, notes=other.notes) for step, other in pairwise(steps)]
     assert [check_step(step) for step in swapped] == ["other action"] * 3
 
 
@@ -139,7 +139,7 @@ def test_findings_of_shards_name_episode_and_step(tmp_path):
     screen = np.zeros((8, 4, 3), np.uint8)
     texts = ("click on Clock", "scroll down", "")
     steps = [
-        Step(screen, action, ELEMENTS, coat=CoatTexts(action=text))
+        Step(screen, action, ELEMENTS, notes={"action": text})
         for action, text in zip((CLOCK, UP, UP), texts, strict=True)
     ]
     steps.append(Step(screen, Action.complete()))
@@ -161,13 +161,15 @@ def test_a_simulated_expert_passes_and_what_it_does_not_do_is_listed():
     for seed in range(29):
         steps = simulate_episode(seed, "train", thoughts=True)[0].steps
         assert [check_step(step) for step in steps] == [None] * len(steps)
-        pairs = [(step, other.coat) for step, other in pairwise(steps) if step.coat.action != other.coat.action]
-        next_steps += [check_step(replace(step, coat=coat)) is not None for step, coat in pairs]
+        pairs = [
+            (step, other.notes) for step, other in pairwise(steps) if step.notes["action"] != other.notes["action"]
+        ]
+        next_steps += [check_step(replace(step, notes=coat)) is not None for step, coat in pairs]
         for step in steps:
             touched = element_at(step.elements, step.action.touch_yx) if step.action.is_tap else None
             others = [element.text for element in step.elements if touched and element.text not in ("", touched.text)]
             if others:
-                wrong = CoatTexts(action=f"tap on {rng.choice(others)}")
-                elements.append(check_step(replace(step, coat=wrong)) is not None)
+                wrong = {"action": f"tap on {rng.choice(others)}"}
+                elements.append(check_step(replace(step, notes=wrong)) is not None)
     assert np.mean(next_steps) > 0.9
     assert np.mean(elements) > 0.75

@@ -1,11 +1,11 @@
 """An evaluation on annotated shards reports who wrote the texts that its agent reads, and what that model knew."""
 
-from helpers.annotation_requests import written
-from helpers.chat_server import Reply, serving
+from helpers.agents.chat_server import Reply, serving
+from helpers.pages.annotation_requests import written
 
 from vlm_agent.cli import main
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.evaluation.offline.text_origins import ANNOTATION, text_origins
+from vlm_agent.evaluation.offline.about import ANNOTATION, text_origins
 
 
 def test_the_model_of_an_annotation_is_named_with_what_it_knew(shards, tmp_path):

@@ -5,8 +5,8 @@ import io
 
 import numpy as np
 import pytest
-from helpers.annotation_requests import kind, parts
-from helpers.chat_server import Reply, serving
+from helpers.agents.chat_server import Reply, serving
+from helpers.pages.annotation_requests import kind, parts
 from PIL import Image
 
 from vlm_agent.annotation.annotator import STOPPED
@@ -54,16 +54,16 @@ def test_it_is_annotated_anew_over_http_and_read_back(shards, tmp_path):
         words = ["annotate", str(shards), "--endpoint", url, "--model", "mine", "--output", str(output), "--replace"]
         assert main(words) == 0
     (before,), (episode,) = ShardDataset(shards), ShardDataset(output)
-    assert [step.coat.action for step in episode.steps] == [
+    assert [step.notes["action"] for step in episode.steps] == [
         "press the home button",
         "scroll up",
         "click on the Clock app in the third row",
         "stop, the task is complete",
     ]
-    assert [step.coat.result for step in episode.steps] == [REPLIES["result"]] * 3 + [STOPPED]
-    assert {step.coat.screen for step in episode.steps} == {"A screen of a phone."}
-    assert {step.coat.think for step in episode.steps} == {REPLIES["think"]}
-    assert recorded_screen(episode, 1).texts.result == REPLIES["result"]
+    assert [step.notes["result"] for step in episode.steps] == [REPLIES["result"]] * 3 + [STOPPED]
+    assert {step.notes["screen"] for step in episode.steps} == {"A screen of a phone."}
+    assert {step.notes["think"] for step in episode.steps} == {REPLIES["think"]}
+    assert recorded_screen(episode, 1).notes["result"] == REPLIES["result"]
     assert all(
         np.array_equal(step.screenshot, old.screenshot) for step, old in zip(episode.steps, before.steps, strict=True)
     )
@@ -79,7 +79,7 @@ def test_it_is_annotated_anew_over_http_and_read_back(shards, tmp_path):
         assert before.goal not in parts(body)[0]
     assert all(before.goal in parts(body)[0] for body in asked["think"])
     assert "1. press the home button\n2. scroll up" in parts(asked["think"][2])[0]
-    assert not any(step.coat.screen in str(requests[0].body) for step in before.steps)
+    assert not any(step.notes["screen"] in str(requests[0].body) for step in before.steps)
 
 
 def test_its_tap_and_the_start_of_its_swipe_lie_on_no_annotated_element(shards):

@@ -11,10 +11,10 @@ import sys
 import threading
 
 import pytest
-from helpers.annotation_requests import written
-from helpers.chat_server import Reply, serving
-from helpers.reviewing import reviewing
-from helpers.served_pages import exchange
+from helpers.agents.chat_server import Reply, serving
+from helpers.pages.annotation_requests import written
+from helpers.pages.reviewing import reviewing
+from helpers.pages.served_pages import exchange
 from PIL import Image
 
 from vlm_agent.annotation.annotator import TEXTS
@@ -65,7 +65,7 @@ def ask(server, method, path, body=None, **headers):
 
 
 def edit(output, index=0, number=0, **texts):
-    coat = ShardDataset(output).without_pixels(index).steps[number].coat
+    coat = ShardDataset(output).without_pixels(index).steps[number].notes
     return {"texts": {name: getattr(coat, name) for name in TEXTS} | texts, "accepted": True}
 
 
@@ -210,11 +210,11 @@ def test_edits_survive_a_kill_and_a_repeated_annotation(shards, annotated, serve
     assert EditStore(annotated / ".annotation").load(name) == {1: Edit({"screen": "mine", "result": "ours"}, True)}
     words = ["annotate", str(shards), "--endpoint", "http://127.0.0.1:9", "--model", EVIL, "--output", str(annotated)]
     assert main(words) == 0
-    coat = ShardDataset(annotated).without_pixels(0).steps[1].coat
+    coat = ShardDataset(annotated).without_pixels(0).steps[1].notes
     assert (coat.screen, coat.result) == ("mine", "ours")
     next(annotated.glob("general/*.parquet")).unlink()
     assert main(words) == 0
-    assert ShardDataset(annotated).without_pixels(0).steps[1].coat == coat
+    assert ShardDataset(annotated).without_pixels(0).steps[1].notes == coat
 
 
 def test_accepting_a_step_keeps_its_texts_to_the_byte(annotated, server):
@@ -326,4 +326,4 @@ def test_the_end_of_the_command_writes_the_edits(annotated, end):
     finally:
         process.kill()
         process.wait()
-    assert ShardDataset(annotated).without_pixels(3).steps[0].coat.screen == "at the end"
+    assert ShardDataset(annotated).without_pixels(3).steps[0].notes["screen"] == "at the end"

@@ -6,11 +6,11 @@ Needs `apt-get install chromium`; continuous integration has it and refuses to s
 import json
 
 import pytest
-from helpers.annotation_requests import written
-from helpers.browser import EXECUTABLE, Browser
-from helpers.chat_server import Reply, serving
-from helpers.feature_shards import write_several
-from helpers.reviewing import reviewing
+from helpers.agents.chat_server import Reply, serving
+from helpers.data.feature_shards import write_several
+from helpers.pages.annotation_requests import written
+from helpers.pages.browser import EXECUTABLE, Browser
+from helpers.pages.reviewing import reviewing
 
 from vlm_agent.annotation.edits import EditStore
 from vlm_agent.cli import main
@@ -52,7 +52,7 @@ def press(browser, key, **options):
 
 
 def type_into(browser, name, text):
-    """As a person does: through the browser's input, at the end of the text."""
+    """Types as a person does: through the browser's input, at the end of the text."""
     browser.run(f"document.getElementById('{name}').focus(), document.getElementById('{name}').select()")
     browser.call("Input.insertText", text=text)
 
@@ -78,7 +78,7 @@ def test_a_review_by_keys_alone(annotated, server, browser):
     browser.run("document.querySelector('a.main').click()")
     at(browser, "/step/0/0")
     assert browser.run("document.querySelectorAll('textarea').length") == 4
-    coat = ShardDataset(annotated).without_pixels(0).steps[0].coat
+    coat = ShardDataset(annotated).without_pixels(0).steps[0].notes
     values = browser.run("[...document.querySelectorAll('textarea')].map((area) => area.value)")
     assert values == [coat.screen, coat.think, coat.action, coat.result]
     browser.wait_for("[...document.images].every((image) => image.naturalHeight === 1000)")

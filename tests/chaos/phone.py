@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import numpy as np
-from helpers.adb_servers import free_port
+from helpers.phones.adb_servers import free_port
 from PIL import Image
 
 from chaos.commands import Scene, in_threads

@@ -82,7 +82,7 @@ def undisturbed(scene: Scene) -> tuple[Victim, ...]:
         Victim(
             scene,
             "evaluate",
-            [*evaluate, "--output", "{output}", "--batch-tokens", "2048", "--controls", "grey_screens"],
+            [*evaluate, "--output", "{output}", "--agent.batch_tokens", "2048", "--controls", "grey_screens"],
             records.of_evaluation,
         ),
     )

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.browser_phone import needs_browser, tap
-from helpers.prepared_agent import Prepared
-from helpers.replay import replay
-from helpers.understood import understood
+from helpers.agents.prepared_agent import Prepared
+from helpers.agents.understood import understood
+from helpers.phones.browser_phone import needs_browser, tap
+from helpers.phones.replay import replay
 
+from vlm_agent.agents.agent import Diagnostics
 from vlm_agent.agents.read_screens import reader
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.cli import FAILED, INTERRUPTED, OK, USAGE, act, main
@@ -106,7 +107,7 @@ def test_each_step_is_shown_and_the_trace_is_complete(run, tmp_path, capsys):
 def test_the_example_of_docs_and_help_is_a_task_of_the_demo_and_of_the_animation_in_readme(capsys):
     with pytest.raises(SystemExit):
         main(["act", "--help"])
-    page = Path(__file__).parents[2] / "docs" / "real_aitw.md"
+    page = Path(__file__).parents[2] / "docs" / "phones.md"
     examples = [
         re.search(r"act --agent \S+ --device simulated:(\S+) --animation", text)[1]
         for text in (capsys.readouterr().out, page.read_text())
@@ -117,7 +118,11 @@ def test_the_example_of_docs_and_help_is_a_task_of_the_demo_and_of_the_animation
 
 def test_the_summary_counts_answers_beyond_the_models_context(run, monkeypatch, capsys):
     plain = ScriptedAgent.act
-    monkeypatch.setattr(ScriptedAgent, "act", lambda *inputs: replace(plain(*inputs), beyond_context=bool(inputs[2])))
+    monkeypatch.setattr(
+        ScriptedAgent,
+        "act",
+        lambda *inputs: replace(plain(*inputs), diagnostics=Diagnostics(beyond_context=bool(inputs[2]))),
+    )
     actions = expert()
     assert run(actions) == OK
     assert f"complete ({len(actions)} steps, {len(actions) - 1} answers beyond the model's context, " in (

@@ -5,14 +5,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-from helpers import adapted_run, tiny
+from helpers import tiny
+from helpers.runs import adapted_run
 from huggingface_hub import ModelCard
 
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.files import sha256_of
 from vlm_agent.models.run_layout import trained
-from vlm_agent.models.weights.learned import record_learned
+from vlm_agent.models.weights.origin import record_learned
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "llama_vit_tiny.yaml"
 

@@ -80,7 +80,7 @@ def test_a_right_pipeline_is_accepted_before_its_data_exist_and_writes_nothing(p
         (EVALUATE, ("--split", "tset"), "split 'tset' is unknown; choose one of train, validation, test"),
         (EVALUATE, ("--groups", "absent.json"), "evaluate: --groups absent.json does not exist"),
         (EVALUATE, ("--controls", "grey"), "evaluate: control 'grey' is not one of this agent"),
-        (EVALUATE, ("--batch-size", "4"), "evaluate: --batch-size is not a setting of agent vlm"),
+        (EVALUATE, ("--agent.batch_token", "4"), "unknown key batch_token; did you mean batch_tokens?"),
         (EVALUATE, ("--checkpoint", "ran"), "evaluate: ran: no model: neither a finished run nor"),
         (EVALUATE, ("--shards", "shardz"), "evaluate: shardz has no manifest.json"),
     ],

@@ -156,7 +156,7 @@ def _refusal(arguments, capsys) -> str:
         (["inspect", "x", "--output", "sheet.png"], "needs the episode to draw"),
         (["train", "--config", "x", "--training.steps"], "--training.steps needs a value"),
         (["train", "--config", "x", "--training.steps", "--seed", "1"], "--training.steps needs a value"),
-        (["train", "--config", "x", "stray"], "'stray' is not a recipe key"),
+        (["train", "--config", "x", "stray"], "'stray' is not a key; write --key.subkey value"),
     ],
 )
 def test_invalid_arguments_are_refused(arguments, words, capsys):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers import published_qwen_vl as published
+from helpers.published import published_qwen_vl as published
 from transformers import AutoTokenizer
 
 from vlm_agent.cli import FAILED, OK, main

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers.prepared_agent import Prepared
+from helpers.agents.prepared_agent import Prepared
 
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.cli import OK, USAGE, evaluate, main

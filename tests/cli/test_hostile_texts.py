@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from helpers import tiny
-from helpers.chat_server import Reply, serving
+from helpers.agents.chat_server import Reply, serving
 
 from vlm_agent.cli import main
 from vlm_agent.datasets.sources.trace_writer import TraceWriter

@@ -5,7 +5,7 @@ import json
 
 import pytest
 from helpers import tiny
-from helpers.feature_shards import write_several
+from helpers.data.feature_shards import write_several
 
 from vlm_agent.cli import FAILED, OK, main
 

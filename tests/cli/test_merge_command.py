@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from helpers import adapted_run, tiny
+from helpers import tiny
+from helpers.runs import adapted_run
 
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.cli import FAILED, OK, main

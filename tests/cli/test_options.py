@@ -38,11 +38,8 @@ CONVERSION = "source splits groups mixture max_pixels workers max_bad_fraction i
 EXTRACTION = "form checkpoint batch_size bf16 workers"
 CALLS = "max_tokens concurrency price requests_per_minute"
 ANNOTATION = f"texts replace split subset limit prompts accept_missing {CALLS}"
-OF_AGENT = "bf16 features past_screens as_trained max_tokens mode shown_elements texts calls"
-COST = "price max_cost requests_per_minute"
-OFFLINE = "constrained batch_tokens batch_size concurrency plans past"
-SCORING = f"split groups limit workers no_controls controls elements {OF_AGENT} {COST} {OFFLINE} {BASES}"
-ACTING = f"elements goal trace steps apps allow_purchases animation bf16 as_trained {BASES}"
+SCORING = f"split groups limit workers no_controls controls elements bf16 constrained {BASES}"
+ACTING = f"elements goal trace steps apps allow_purchases animation bf16 {BASES}"
 CARD = f"license upload {' '.join(PUBLISHED.values())}"
 FOREIGN = "benchmark split limit action_language missing_as_wrong ignore_surplus"
 DRAWN = "split subset html config draw"
@@ -95,7 +92,7 @@ MODES = {
         mode(f"--checkpoint r --shards s --output y {PARTS}", SCORING, "benchmark"),
         mode(
             "--online --checkpoint r --output y",
-            f"tasks seed size scale long_screens workers no_controls controls elements {OF_AGENT} {COST} {BASES}",
+            f"tasks seed size scale long_screens workers no_controls controls elements bf16 {BASES}",
         ),
         mode("--finish --output y"),
     ],

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from helpers.adapted_run import write_run
+from helpers.runs.adapted_run import write_run
 
 
 def piped(*arguments: object) -> subprocess.CompletedProcess:

@@ -142,18 +142,18 @@ def test_how_a_trace_ended_is_shown(trace, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("reached", "said"),
+    ("reached", "line"),
     [
         (None, "The trace does not state whether its goal was reached. Ended: complete"),
         (True, "Ended: complete. The goal was reached"),
         (False, "Ended: complete. The goal was not reached"),
     ],
 )
-def test_a_trace_states_whether_its_goal_was_reached(trace, tmp_path, capsys, reached, said):
+def test_a_trace_states_whether_its_goal_was_reached(trace, tmp_path, capsys, reached, line):
     heading = json.loads((trace / HEADING).read_text()) | {"reached": reached}
     write_checked(trace / HEADING, {key: value for key, value in heading.items() if key != CHECKSUM})
     assert record("--trace", trace, "--output", tmp_path / "shown.sqlite") == OK
-    assert said in capsys.readouterr().out.splitlines()
+    assert line in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.ocr
@@ -220,7 +220,7 @@ def test_errors_come_before_anything_is_shown(trace, tmp_path, monkeypatch, caps
 
 
 def test_a_run_that_gave_up_asks_to_be_shown(tmp_path, monkeypatch, capsys):
-    from helpers.prepared_agent import Prepared
+    from helpers.agents.prepared_agent import Prepared
 
     from vlm_agent.cli import act as act_command
 

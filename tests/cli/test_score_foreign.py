@@ -16,7 +16,7 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action, Screen
 from vlm_agent.evaluation.predictions import predictions_for, write_predictions
 
-PAGE = (Path(__file__).parents[2] / "docs" / "real_aitw.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("## Score predictions of another program")[2]
 ACTIONS = (
     Action.tap(0.25, 0.75),

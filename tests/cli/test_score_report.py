@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 from helpers import tiny
-from helpers.chat_server import Reply, serving
+from helpers.agents.chat_server import Reply, serving
 
 from vlm_agent.cli import FAILED, OK, USAGE, main
 from vlm_agent.cli.score import names_of

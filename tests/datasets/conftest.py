@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers.made_episodes import made_episode
+from helpers.data.made_episodes import made_episode
 
 from vlm_agent.datasets.sources.aitw import write_episodes
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.gold_steps import episode, random_action
+from helpers.evaluation.gold_steps import episode, random_action
 
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.episodes import UiElement

@@ -142,7 +142,7 @@ def test_the_simulated_phones_groups_are_found_from_any_folder(tmp_path, monkeyp
 
 
 def test_an_endpoint_replaces_a_checkpoint(asked):
-    command = "evaluate --endpoint http://localhost:8000 --model vlm --past-screens 0 --shards s --output out"
+    command = "evaluate --endpoint http://localhost:8000 --model vlm --agent.past_screens 0 --shards s --output out"
     assert main(shlex.split(command)) == 0
     settings, benchmark, output, console, options = asked[0]
     assert (settings.endpoint, settings.model, settings.past_screens) == ("http://localhost:8000", "vlm", 0)
@@ -152,7 +152,11 @@ def test_an_endpoint_replaces_a_checkpoint(asked):
 
 def test_a_job_array_and_its_end(asked):
     command = "evaluate --checkpoint run --shards s --output out"
-    main(shlex.split(f"{command} --shard-index 3 --shard-count 8 --constrained --bf16 --batch-tokens 99 --no-controls"))
+    main(
+        shlex.split(
+            f"{command} --shard-index 3 --shard-count 8 --constrained --bf16 --agent.batch_tokens 99 --no-controls"
+        )
+    )
     main(["evaluate", "--finish", "--output", "out"])
     settings, *_, options = asked[0]
     assert (settings.bf16, settings.batch_tokens) == (True, 99)
@@ -183,7 +187,8 @@ def test_controls_are_all_by_default_or_chosen_by_name(asked):
             "agent endpoint does not support constrained decoding",
         ),
         ("--finish --checkpoint run", "--finish reads"),
-        ("--checkpoint run --shards s --past-screens -1", "--past-screens"),
+        ("--finish --agent.batch_tokens 9", "remove --agent.batch_tokens"),
+        ("--checkpoint run --shards s --past-screens 1", "unknown option --past-screens; did you mean"),
     ],
 )
 def test_incompatible_options_are_refused(asked, capsys, words, printed):
@@ -197,9 +202,9 @@ def test_incompatible_options_are_refused(asked, capsys, words, printed):
 @pytest.mark.parametrize(
     ("words", "printed"),
     [
-        ("--endpoint http://h --model m --bf16", "--bf16 is not a setting of agent endpoint"),
-        ("--endpoint http://h --model m --batch-tokens 9", "--batch-tokens is not a setting of agent endpoint"),
-        ("--checkpoint run --past-screens 1", "--past-screens is not a setting of agent vlm"),
+        ("--endpoint http://h --model m --bf16", "--endpoint: unknown key bf16; did you mean"),
+        ("--endpoint http://h --model m --agent.max_token 9", "unknown key max_token; did you mean max_tokens?"),
+        ("--checkpoint run --agent.past_screens 1", "--agent: unknown key past_screens; did you mean"),
         ("--endpoint localhost --model m", "not the URL of an endpoint"),
     ],
 )

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import adapted_run, tiny
+from helpers import tiny
+from helpers.runs import adapted_run
 
 from vlm_agent.cli import main
 from vlm_agent.evaluation.card_command import offline_command, online_command
@@ -45,7 +46,7 @@ OPTIONS = [
     "--bf16",
     "--constrained",
     "--no-controls --elements read",
-    "--controls no_history --batch-tokens 4096 --limit 2",
+    "--controls no_history --agent.batch_tokens 4096 --limit 2",
     "--bf16 --constrained --no-controls --split train --limit 1",
 ]
 
@@ -115,7 +116,7 @@ def _with_file(planned, run, tmp_path, plan, file):
 def test_online_it_has_the_same_identity_and_tasks(monkeypatch, run, tmp_path, options):
     identities = []
 
-    def kept(self, identity, differences):
+    def kept(self, identity):
         identities.append(identity)
         raise PlannedError
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
-from helpers.gold_steps import answered, episode
+from helpers.evaluation.gold_steps import answered, episode
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -6,12 +6,12 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from helpers.knowing_agent import Knowing, write_shards
+from helpers.agents.knowing_agent import Knowing, write_shards
+from helpers.data import aitz_counts
 from rich.console import Console
 
 from vlm_agent.datasets.selection import read_splits
 from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest
-from vlm_agent.datasets.sources import aitz
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import read_benchmark
 from vlm_agent.evaluation.offline.run import evaluate, finish
@@ -124,7 +124,7 @@ def test_auto_uis_benchmark_identifies_the_test_episodes_of_its_split_files(shar
 
 def test_aitzs_benchmark_states_the_counts_of_the_paper():
     published = read_benchmark(EVAL / "aitz.yaml", {}).published_split
-    counts = {subset: counts for (split, subset), counts in aitz.PUBLISHED.items() if split == "test"}
+    counts = {subset: counts for (split, subset), counts in aitz_counts.PUBLISHED.items() if split == "test"}
     assert {subset: (published.episodes[subset], published.steps[subset]) for subset in published.episodes} == counts
     assert sum(published.episodes.values()) == 506
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from io import StringIO
 
 import pytest
-from helpers.knowing_agent import Knowing, write_shards
-from helpers.report_pages import Page
+from helpers.agents.knowing_agent import Knowing, write_shards
+from helpers.pages.report_pages import Page
 from rich.console import Console
 
 from vlm_agent.cli import FAILED, OK, main

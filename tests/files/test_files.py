@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from helpers.durability import record_syncs_and_renames
-from helpers.made_episodes import made_screen
+from helpers.data.made_episodes import made_screen
+from helpers.robustness.durability import record_syncs_and_renames
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

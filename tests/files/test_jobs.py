@@ -3,11 +3,14 @@
 import errno
 import json
 from dataclasses import replace
+from datetime import timedelta
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from vlm_agent.errors import DatasetError
-from vlm_agent.files.jobs import Job
+from vlm_agent.files.jobs import ArrayTask, Job, ShardJob, all_done, time_left
 
 
 @pytest.fixture
@@ -121,3 +124,75 @@ def test_a_full_disk_is_an_error_that_names_the_folder_and_other_errors_stay(job
         raise OSError(errno.ENOSPC, "full")
     with pytest.raises(FileNotFoundError), job.locked():
         raise FileNotFoundError(errno.ENOENT, "missing")
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """A job that writes the name of each shard, and a function that runs it."""
+    job = ShardJob.of(tmp_path / "out", "an experiment", ".work")
+
+    def run(names, task=None, stop_at=None):
+        """The shards that were written."""
+        written = []
+
+        def work(name, report):
+            assert not (job.folder / "manifest.json").exists()
+            if name == stop_at:
+                raise KeyboardInterrupt
+            written.append(name)
+            job.entry_path(name).write_text(name)
+            report(1)
+
+        with job.started({"described": {"names": names}, "where": "here"}, task):
+            mine = names if task is None else task.items(names)
+            job.fill({name: 1 for name in mine if not job.entry_path(name).exists()}, work, "steps", CONSOLE)
+        return written
+
+    return job, run
+
+
+CONSOLE = Console(file=StringIO())
+
+
+def test_a_shard_with_an_entry_is_not_written_again(shards):
+    job, run = shards
+    with pytest.raises(KeyboardInterrupt):
+        run(["a", "b", "c"], stop_at="c")
+    (job.folder / "manifest.json").touch()
+    assert run(["a", "b", "c"]) == ["c"]
+    (job.folder / "manifest.json").touch()
+    assert run(["a", "b", "c"]) == []
+    assert (job.folder / "manifest.json").exists()
+    with pytest.raises(DatasetError, match=r"names was \[.*\], and is"):
+        run(["a"])
+
+
+def test_tasks_of_an_array_write_their_shares_side_by_side(shards):
+    job, run = shards
+    with job.locked(shared=True):
+        assert run(["a", "b", "c"], ArrayTask(1, 2)) == ["b"]
+        with pytest.raises(DatasetError, match="another process is writing an experiment"):
+            run(["a", "b", "c"])
+    assert run(["a", "b", "c"], ArrayTask(0, 2)) == ["a", "c"]
+
+
+def test_the_first_shards_that_wait_are_named():
+    entries = dict.fromkeys("abcdef") | {"g": 1}
+    with pytest.raises(DatasetError, match=r"^6 of 7 inputs are not read yet \(a, b, c, d, e, …\); run their part of"):
+        all_done(entries, "read", "inputs")
+    assert all_done({"g": 1}, "read") == {"g": 1}
+
+
+@pytest.mark.parametrize(
+    ("stamps", "left", "seconds"),
+    [
+        ([(1000.0, 700), (1010.0, 300), (1020.0, 100)], 800, 40),
+        ([(1000.0, 0), (1010.0, 0)], 3, 30),
+        ([(1000.0, 700), (1010.0, 300)], 0, None),
+        ([(1000.0, 700)], 800, None),
+        ([(1000.0, 700), (1000.0, 300)], 800, None),
+    ],
+    ids=["400 bytes in 20 s", "empty files", "nothing left", "one file", "no time between them"],
+)
+def test_the_time_left_follows_from_what_was_written_after_the_first_file(stamps, left, seconds):
+    assert time_left(stamps, left) == (None if seconds is None else timedelta(seconds=seconds))

@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 import pytest
-from helpers.made_episodes import made_screen
+from helpers.data.made_episodes import made_screen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image

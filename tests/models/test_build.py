@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from helpers import adapted_run, families, tiny, tiny_qwen
+from helpers import tiny
+from helpers.models import families, tiny_qwen
+from helpers.runs import adapted_run
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
@@ -197,7 +199,7 @@ every_family = pytest.mark.parametrize("family", tiny_qwen.FAMILIES)
 
 @pytest.fixture(scope="module")
 def whole_checkpoints(tmp_path_factory) -> dict[str, Path]:
-    """Of each family a folder as transformers' own class saves it, knowing no limits."""
+    """A folder of each family, as transformers' own class saves it, knowing no limits."""
     folder = tmp_path_factory.mktemp("whole")
     for family in tiny_qwen.FAMILIES:
         model = families.shared(family).model

@@ -5,8 +5,9 @@ import shutil
 
 import pytest
 import yaml
-from helpers import published_qwen_vl as published
-from helpers import tiny, tiny_qwen, tiny_text, vision_towers
+from helpers import tiny
+from helpers.models import tiny_qwen, tiny_text, vision_towers
+from helpers.published import published_qwen_vl as published
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, T5Config, T5ForConditionalGeneration
 

@@ -4,7 +4,8 @@ import pickle
 
 import pytest
 import torch
-from helpers import families, tiny, tiny_qwen
+from helpers import tiny
+from helpers.models import families, tiny_qwen
 from transformers import AutoConfig
 
 from vlm_agent.errors import UserError

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 from accelerate.utils import send_to_device
-from helpers import families, tiny, tiny_qwen
+from helpers import tiny
+from helpers.models import families, tiny_qwen
 from torch.utils.data import DataLoader
 
 from vlm_agent.models.qwen_vl import vision_kernels

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from helpers import families, tiny
+from helpers import tiny
+from helpers.models import families
 from torch import nn
 from torch.nn import functional
 
@@ -24,7 +25,7 @@ WEIGHTS = torch.tensor([[9.0, 0.5, 9.0, 2.0, 0.0], [9.0, 9.0, 1.0, 0.25, 9.0]])
 
 
 def losses(head: nn.Linear) -> torch.Tensor:
-    """Of LABELS, each predicted from the position before it."""
+    """The losses of LABELS, each predicted from the position before it."""
     places = [(0, 1), (0, 3), (0, 4), (1, 2), (1, 3)]
     return torch.stack([functional.cross_entropy(head(HIDDEN[b, i - 1]), LABELS[b, i]) for b, i in places])
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from helpers import screen_t5, tiny
+from helpers import tiny
+from helpers.models import screen_t5
 from rich.console import Console
 from safetensors.torch import load_file
-from transformers import TrainerCallback
 
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.cli import OK, main
@@ -83,19 +83,16 @@ def test_it_trains_resumes_is_estimated_and_evaluated(shards, tmp_path, monkeypa
 
 
 def check_resume(path: Path, monkeypatch) -> None:
-    class Fail(TrainerCallback):
-        def __init__(self, console):
-            pass
-
-        def on_step_end(self, args, state, control, **_):
-            if state.global_step == 3:
-                raise InterruptedError("between two checkpoints")
+    def fail(preemption, step, steps):
+        if step == 3:
+            raise InterruptedError("between two checkpoints")
+        return False
 
     console = Console(file=io.StringIO(), width=200)
     with monkeypatch.context() as context:
-        context.setattr(training, "ConsoleProgress", Fail)
+        context.setattr(training.Preemption, "stops", fail)
         with pytest.raises(InterruptedError):
-            training.train(read_recipe(path), console)
+            training.train(read_recipe(path), Console(file=io.StringIO()))
     training.train(read_recipe(path), console)
     steps = [line.split()[1] for line in console.file.getvalue().splitlines() if line.startswith("step ")]
     assert steps == ["3/4", "4/4"]

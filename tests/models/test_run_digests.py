@@ -27,7 +27,7 @@ def flip(path: Path, byte: int = -1) -> None:
 
 
 def recipe_file(folder: Path, **changes) -> Path:
-    """Of an adapter on random weights, with a checkpoint after each of two steps."""
+    """The recipe of an adapter on random weights, with a checkpoint after each of two steps."""
     content = tiny.recipe(folder / "shards", folder / "run") | changes
     content["model"] |= {"train": {"language_model": "lora"}, "lora": {"rank": 2, "alpha": 4}}
     content["training"] |= {"steps": 2, "save_steps": 1}

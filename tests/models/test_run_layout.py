@@ -15,6 +15,7 @@ from helpers import tiny
 from safetensors import safe_open
 from safetensors.torch import load_file
 
+from shipped_weights.phone_vlm_tiny.settings import read_pretraining
 from vlm_agent.errors import UserError
 from vlm_agent.models import run_layout as embedded
 from vlm_agent.models.build import Vocabulary, build, build_tokenizer, configuration_of
@@ -26,8 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NAME = "phone_vlm_tiny"
 FOLDER = ROOT / "vlm_agent/models/bases" / NAME
 WEIGHTS = "model/model.safetensors"
-PARTS = ("", "_walks", "_practice")
-PRETRAINING = [ROOT / f"recipes/pretrain_phone_vlm_tiny{part}.yaml" for part in PARTS]
+PRETRAINING = [ROOT / f"shipped_weights/phone_vlm_tiny/{part}.yaml" for part in ("pretrain", "walks", "practice")]
 VOCABULARY = Vocabulary(tiny.LANGUAGE.vocabulary(), ("words of the data",))
 
 
@@ -59,8 +59,8 @@ def test_the_card_names_these_weights_their_licence_and_pictures_that_are_there(
 
 
 def test_the_base_was_trained_by_the_recipes_of_its_card_each_continuing_from_the_previous():
-    saved, recipes = read_recipe(FOLDER / "recipe.yaml"), [read_recipe(path) for path in PRETRAINING]
-    assert all(f"`recipes/{path.name}`" in card() for path in PRETRAINING)
+    saved, recipes = read_recipe(FOLDER / "recipe.yaml"), [read_pretraining(path, {})[0] for path in PRETRAINING]
+    assert all(f"`shipped_weights/phone_vlm_tiny/{path.name}`" in card() for path in PRETRAINING)
     assert [recipe.model.base for recipe in recipes] == [None, *(recipe.output for recipe in recipes[:-1])]
     # The recipe of a run states the precision that `auto` chose.
     unlike = {"output": True, "training": {"bf16"}}

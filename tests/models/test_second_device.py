@@ -6,7 +6,8 @@ import sys
 
 import pytest
 import torch
-from helpers import families, second_device
+from helpers.hardware import second_device
+from helpers.models import families
 
 CPU = torch.device("cpu")
 AGENTS = (*families.NAMES, families.QWEN_VL_2023)

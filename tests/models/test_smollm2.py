@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from helpers import real_weights
+from helpers.published import real_weights
 from rich.console import Console
 
 from vlm_agent.action_languages.binned import BinnedLanguage

@@ -2,16 +2,16 @@
 
 import pytest
 import yaml
-from helpers import tiny, tiny_qwen
+from helpers import tiny
+from helpers.models import tiny_qwen
 
 from vlm_agent.action_languages.named import NamedLanguage
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.data import SENTENCES
-from vlm_agent.recipe.model import WordTokenizer
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.recipe.shipped import shipped_files
 from vlm_agent.training.data.sentence_kinds import SENTENCE_KINDS
-from vlm_agent.training.loop.arguments import arguments
+from vlm_agent.training.loop.schedule import warmup_steps
 
 NEXT_TO = {
     "trainin": "training",
@@ -103,9 +103,9 @@ def test_a_value_of_the_wrong_kind_is_refused_by_name(path, key, value):
 
 
 @pytest.mark.parametrize(("value", "steps"), [("30", 30), ("0", 0), ("0.05", 10), ("0.001", 1)])
-def test_warm_up_is_a_number_of_steps_or_a_fraction_of_all(path, tmp_path, value, steps):
+def test_warm_up_is_a_number_of_steps_or_a_fraction_of_all(path, value, steps):
     recipe = read_recipe(path, {"training.warmup_steps": value})
-    assert arguments(recipe, tmp_path, 200).get_warmup_steps(200) == steps
+    assert warmup_steps(recipe.training, 200) == steps
     assert f"warmup_steps: {value}\n" in recipe.to_yaml()
 
 
@@ -114,32 +114,11 @@ def test_an_unknown_kind_of_sentences_is_refused_with_the_known_ones(path):
     assert set(SENTENCES) == set(SENTENCE_KINDS)
 
 
-@pytest.mark.parametrize("key", ["name_swipe_targets", "sought"])
-def test_only_a_language_with_names_names_swipe_targets(path, key):
-    key = f"action_language.{key}"
+def test_only_a_language_with_names_names_swipe_targets(path):
+    key = "action_language.name_swipe_targets"
     assert "needs a language with names: name: named" in problem(path, **{key: "true"})
     named = {"action_language.name": "named", key: "true"}
     assert read_recipe(path, named).action_language.build() == NamedLanguage(tiny.BINS, name_swipe_targets=True)
-
-
-def test_the_old_name_of_swipe_targets_is_accepted_with_a_warning(path, caplog):
-    read_recipe(path, {"action_language": "{name: named, sought: true}"})
-    assert "sought is now called name_swipe_targets" in caplog.text
-
-
-def test_a_renamed_key_is_reported_once_with_its_file(path, caplog, monkeypatch):
-    renamed = {"action_language": "{name: named, sought: true}"}
-    read_recipe(path, renamed)
-    (record,) = caplog.records
-    assert record.getMessage() == f"{path}: the key sought is now called name_swipe_targets; please rename it"
-    monkeypatch.setenv("RANK", "1")
-    read_recipe(path, renamed)
-    assert len(caplog.records) == 1
-
-
-def test_a_binned_recipe_of_an_older_run_is_read(path):
-    """Runs wrote `sought: false` for every language."""
-    assert read_recipe(path, {"action_language.sought": "false"}) == read_recipe(path)
 
 
 @pytest.mark.parametrize("key", ["output", "model", "data", "training"])
@@ -158,8 +137,6 @@ def test_a_key_without_a_default_is_required(path, content, key):
         ({"model.base": "x", "model.vlm.checkpoint": "x"}, "set one of base, vlm, encoder_decoder or language_model"),
         ({"model.min_pixels": "3136"}, "remove min_pixels; it has no effect with language_model"),
         ({"training.batch_tokens": "9", "training.batch_size": "1"}, "batch_size and batch_tokens exclude each other"),
-        ({"data.drawn": "{}", "data.shards": "x"}, "shards and drawn exclude each other; remove one of them"),
-        ({"data.shards": "null"}, "the source is missing; set shards or drawn"),
         ({"training.batch_size": "null", "training.batch_tokens": "100", "data.max_tokens": "101"}, "must fit"),
         ({"data.sentences": "elements", "data.max_tokens": "101"}, "give training.batch_size"),
         ({"model.vision": "null"}, "no effect with language_model without vision"),
@@ -206,7 +183,6 @@ def test_overrides_are_dotted_and_typed(path):
         ({"model.vision.checkpoint": "x"}, "model.vision.config"),
         ({"model.base": "runs/x"}, "model.vision"),
         ({"model.vlm.checkpoint": "x", "model.word_tokenizer": "null"}, "model.vision"),
-        ({"data.drawn": "{}", "training.batch_size": "4"}, "data.shards"),
     ],
 )
 def test_an_override_removes_the_keys_of_the_file_that_it_excludes(path, overrides, absent):
@@ -231,8 +207,7 @@ def test_an_override_by_null_removes_nothing_else(path):
 @pytest.mark.parametrize("shipped", [path for path in shipped_files() if path.parent.name == "recipes"], ids=str)
 def test_steps_and_epochs_of_every_shipped_recipe_can_be_overridden(shipped):
     assert read_recipe(shipped, {"training.steps": "100"}).training.epochs is None
-    if read_recipe(shipped).data.drawn is None:
-        assert read_recipe(shipped, {"training.epochs": "2"}).training.steps is None
+    assert read_recipe(shipped, {"training.epochs": "2"}).training.steps is None
 
 
 @pytest.mark.parametrize(("written", "number"), [("1e-4", 1e-4), ("2E3", 2000.0), ("1.5e-05", 1.5e-5), ("1", 1.0)])
@@ -401,10 +376,3 @@ def test_an_encoder_decoder_trains_in_full_and_is_saved_with_its_features(path, 
 )
 def test_keys_that_do_not_apply_to_an_encoder_decoder_are_refused(path, encoder_decoder, overrides, message):
     assert message in problem(path, **overrides)
-
-
-def test_a_word_tokenizer_without_leading_spaces_is_that_of_an_earlier_version():
-    assert WordTokenizer(vocabulary=9).model_dump() == {"vocabulary": 9}
-    content = WordTokenizer(vocabulary=9, leading_spaces=True).model_dump()
-    assert content == {"vocabulary": 9, "leading_spaces": True}
-    assert WordTokenizer(**content).leading_spaces

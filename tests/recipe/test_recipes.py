@@ -6,22 +6,20 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from helpers import recipe_costs
+from helpers.published import recipe_costs
 from torch.distributed.run import get_args_parser
 
 from vlm_agent.cli import main, make_parser
-from vlm_agent.errors import RecipeError
 from vlm_agent.models.family import FAMILIES, family
 from vlm_agent.recipe.model import TrainedParts
 from vlm_agent.recipe.run import Recipe, read_recipe
-from vlm_agent.training.data.shard_data import ShardDataModule, data_module_of
+from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.dry_run.hardware import find_gpu
 from vlm_agent.training.dry_run.report import Target, dry_run
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "recipes").glob("*.yaml"))
 SMALL = ("auto_ui_tiny", "llama_vit_smollm2", "llama_vit_tiny", "phone_vlm_tiny_lora", "text_tiny")
-DRAWN = tuple(f"pretrain_phone_vlm_tiny{part}" for part in ("", "_walks", "_practice"))
 ELSEWHERE = ("gcloud", "hf", "make", "cp", ".venv/bin/pip")
 """Programs that are not ours."""
 
@@ -73,7 +71,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 def test_there_are_the_papers_recipes_the_families_and_the_demos():
-    assert {path.stem for path in FILES} == {*recipe_costs.MACHINES, *SMALL, *DRAWN}
+    assert {path.stem for path in FILES} == {*recipe_costs.MACHINES, *SMALL}
 
 
 @every_recipe
@@ -173,12 +171,6 @@ def test_a_recipe_for_a_laptop_can_be_dry_run_too(name, folder):
     trained = sum(part["trained"] for part in dry.parameters.values()) / 1e6
     if read_recipe(path).model.word_tokenizer is None:  # else they hang on the words of its data
         assert f"{trained:.1f} M" in header(path)
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_screens_drawn_during_the_run_have_no_dry_run(name):
-    with pytest.raises(RecipeError, match=r"needs data\.shards"):
-        dry_run(data_module_of(read_recipe(ROOT / "recipes" / f"{name}.yaml")), Target(find_gpu("4090"), 1, 0.4))
 
 
 def test_the_dry_run_of_a_header_works_as_it_is_typed(folder, capsys):

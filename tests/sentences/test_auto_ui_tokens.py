@@ -1,13 +1,8 @@
 """The benchmark of tokens counts what the limits remove."""
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-
-from auto_ui_tokens import made_episodes, measure
 from transformers import AutoTokenizer
 
+from studies.auto_ui.tokens import made_episodes, measure
 from vlm_agent.action_languages import language_settings
 from vlm_agent.sentences.steps import StepSentences
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers.aitw_episodes import read_episodes
+from helpers.data.aitw_episodes import read_episodes
 
 from vlm_agent.episodes import Screen, UiElement
 from vlm_agent.sentences.html import element_texts, screen_html

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import tiny, tiny_qwen
+from helpers import tiny
+from helpers.models import tiny_qwen
 from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image

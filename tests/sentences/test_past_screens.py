@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from helpers import tiny
-from helpers.thoughts import ALL, with_texts
+from helpers.data.thoughts import ALL, with_texts
 from pydantic import ValidationError
 
 from vlm_agent.episodes import without_pixels

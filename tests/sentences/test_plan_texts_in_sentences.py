@@ -4,20 +4,19 @@ from dataclasses import replace
 
 import pytest
 from helpers import tiny
-from helpers.plans import FORMS, with_plans
-from helpers.thoughts import ALL, with_texts
+from helpers.data.plans import FORMS, with_plans
+from helpers.data.thoughts import ALL, with_texts
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from vlm_agent.episodes import PlanTexts
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.data import CoatRecipe, DataRecipe
 from vlm_agent.recipe.plan import PlanRecipe
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences import IGNORED, ROLES, Sentence
 from vlm_agent.sentences.thoughts import LineThoughts, PlanLines
-from vlm_agent.sentences.thoughts.plans import lines_of, written
+from vlm_agent.sentences.thoughts.plans import read_written, written
 from vlm_agent.sentences.windows import Past
 
 WORDS = tiny.tokenizer()
@@ -122,23 +121,20 @@ def test_another_text_of_this_or_a_later_step_changes_no_input_that_does_not_rea
     for number in range(len(EPISODE)):
         changed = list(EPISODE.steps)
         for n in range(number, len(EPISODE)):
-            texts = changed[n].plan
-            own = n == number
-            plan = texts.plan if own and how.get("plan") == "given" else ("other",)
-            step = texts.step if own and how.get("step") == "given" else "other"
-            changed[n] = replace(changed[n], plan=PlanTexts(plan, step))
+            others = {part: "other" for part in ("plan", "step") if n != number or how.get(part) != "given"}
+            changed[n] = replace(changed[n], notes={**changed[n].notes, **others})
         writer, cut = sentences(how, 1), replace(EPISODE, steps=tuple(changed[: number + 1]))
         assert text_of(writer.prompt(cut)) == prompt(writer, number)
 
 
 def test_a_step_without_words_is_its_action_in_the_history():
-    steps = (replace(EPISODE.steps[0], plan=PlanTexts()), *EPISODE.steps[1:])
+    steps = (replace(EPISODE.steps[0], notes={}), *EPISODE.steps[1:])
     text = text_of(sentences(FORMS["d_pot"]).build_step(replace(EPISODE, steps=steps), 2))
     assert f"Done:\n{ACTIONS[0]}\nstep-1\n" in text
 
 
 def test_a_plan_that_is_read_and_missing_is_an_error_that_says_what_to_do():
-    bare = replace(EPISODE, steps=tuple(replace(step, plan=None) for step in EPISODE.steps))
+    bare = replace(EPISODE, steps=tuple(replace(step, notes={}) for step in EPISODE.steps))
     with pytest.raises(UserError, match=r"data.plan.step: given reads a plan .* a phone has none"):
         sentences(FORMS["given step"]).build_step(bare, 0)
     assert "Step:" not in text_of(sentences({"step": "given", "missing": "empty"}).build_step(bare, 0))
@@ -153,15 +149,17 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=30) | st.lists(st.sampled
 @given(st.lists(TEXTS, max_size=4).map(tuple), TEXTS, st.sampled_from([*FORMS]))
 def test_any_plan_splits_from_its_action(plan, step, form):
     lines = LineThoughts(replace_coat(), PlanLines(PlanRecipe(**FORMS[form])))
-    texts, parts = PlanTexts(plan, step), PlanRecipe(**FORMS[form]).learned
-    answer = "".join([*lines.plans.learned(texts), *lines.learned(EPISODE.steps[1].coat)]) + 'type "a\\n b"'
+    texts, parts = {"plan": "\n".join(plan), "step": step}, PlanRecipe(**FORMS[form]).learned
+    answer = "".join([*lines.plans.learned(texts), *lines.learned(EPISODE.steps[1].notes)]) + 'type "a\\n b"'
     found = lines.read_answer(answer)
     assert found.action == 'type "a\\n b"'
-    assert (found.thoughts.think, found.thoughts.action) == ("think-1 a", "action-1")
-    assert found.plan == (lines_of(written("plan", texts)) if "plan" in parts else ())
-    assert found.step == (" ".join(step.split()) if "step" in parts else None)
-    again = PlanTexts(found.plan, found.step or "")
-    assert lines_of(written("plan", again)) == found.plan
+    assert (found.notes["think"], found.notes["action"]) == ("think-1 a", "action-1")
+    assert found.notes.get("plan") == (
+        read_written("plan", written("plan", texts["plan"])) if "plan" in parts else None
+    )
+    assert found.notes.get("step") == (" ".join(step.split()) if "step" in parts else None)
+    again = found.notes.get("plan", "")
+    assert read_written("plan", written("plan", again)) == again
 
 
 @given(TEXTS)
@@ -174,10 +172,10 @@ def test_an_ending_completes_any_plan_to_an_action(text):
         assert text.count("\n") >= writer.thoughts.before_action or ending is not None
 
 
-def test_the_step_is_what_a_trace_calls_the_intent_unless_the_action_is_described():
-    assert LineThoughts(plans=PlanLines(PlanRecipe(step="learned"))).read_answer("go\nx").thoughts.action == "go"
+def test_the_step_describes_the_action_unless_the_action_is_described():
+    assert LineThoughts(plans=PlanLines(PlanRecipe(step="learned"))).read_answer("go\nx").notes["action"] == "go"
     both = LineThoughts(CoatRecipe(action=True), PlanLines(PlanRecipe(step="learned"))).read_answer("go\ntap it\nx")
-    assert (both.thoughts.action, both.step) == ("tap it", "go")
+    assert both.notes == {"step": "go", "action": "tap it"}
 
 
 def data(**keys) -> DataRecipe:

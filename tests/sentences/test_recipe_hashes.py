@@ -16,12 +16,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import recipe_costs, tiny
-from helpers.aitw_episodes import read_episodes
-from helpers.made_episodes import made_episode
-from helpers.plans import FORMS, with_plans
-from helpers.thoughts import ALL, with_texts
-from helpers.tiny_encoder import write_encoder
+from helpers import tiny
+from helpers.data.aitw_episodes import read_episodes
+from helpers.data.made_episodes import made_episode
+from helpers.data.plans import FORMS, with_plans
+from helpers.data.thoughts import ALL, with_texts
+from helpers.models.tiny_encoder import write_encoder
+from helpers.published import recipe_costs
 
 from vlm_agent.datasets.sources import aitz
 from vlm_agent.episodes import Action, Episode, Screen, Step
@@ -35,7 +36,6 @@ from vlm_agent.training.data.shard_data import data_module_of
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests/data/sentences/recipe_hashes.json"
 RECIPES = sorted([*(ROOT / "recipes").glob("*.yaml"), *(ROOT / "recipes/comparison").glob("*.yaml")])
-DRAWN_LESSONS = 24
 LONGEST = 60_000
 D_POT = {"data.past_screens": 0, "data.plan": FORMS["d_pot"]}
 COAT = {"data.coat": ALL.model_dump()}
@@ -130,7 +130,7 @@ def module_of(name: str, keys: dict, folder: Path) -> DataModule:
         overrides["model.language_model.gguf_file"] = None
     if content.data.chats is not None:
         overrides["data.chats"] = str(folder / "chats")
-    elif content.data.drawn is None:
+    else:
         overrides |= {"data.shards": str(folder / "data"), "data.mixture": {}, "data.limit": None}
         overrides |= {"data.max_tokens": LONGEST} if content.data.sentences == "trajectory" else {}
         overrides |= {} if content.training.batch_tokens is None else {"training.batch_tokens": LONGEST}
@@ -153,8 +153,7 @@ def module_of(name: str, keys: dict, folder: Path) -> DataModule:
 
 def sentences_of(module: DataModule) -> Iterator[Sentence]:
     write = module.writer()
-    items = list(range(DRAWN_LESSONS)) if module.recipe.data.drawn is not None else list(module.order.items)
-    for number, item in enumerate(items):
+    for number, item in enumerate(module.order.items):
         yield write(item, random.Random(f"golden {number}"))
 
 

@@ -5,16 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import tiny, tiny_qwen, tiny_text
-from helpers import tokenizers_of_all_kinds as kinds
-from helpers.plans import FORMS
-from helpers.references import TwoReferences
-from helpers.thoughts import ROWS, row
+from helpers import tiny
+from helpers.data.plans import FORMS
+from helpers.data.references import TwoReferences
+from helpers.data.thoughts import ROWS, row
+from helpers.models import tiny_qwen, tiny_text
+from helpers.models import tokenizers_of_all_kinds as kinds
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vlm_agent.action_languages import LANGUAGES, language_settings
-from vlm_agent.episodes import Action, CoatTexts, Episode, PlanTexts, Step, UiElement, without_pixels
+from vlm_agent.episodes import Action, Episode, Step, UiElement, without_pixels
 from vlm_agent.models.qwen_vl.processor import CHAT_TURNS
 from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.recipe.plan import PlanRecipe
@@ -74,10 +75,9 @@ sizes = st.sampled_from([(64, 32), (20, 12), (60, 28), (200, 16)])
 
 @st.composite
 def steps(draw) -> Step:
-    coat = draw(st.one_of(st.none(), st.builds(CoatTexts, texts, texts, texts, texts)))
-    plan = draw(st.builds(PlanTexts, st.lists(texts, max_size=2).map(tuple), texts))
+    notes = draw(st.dictionaries(st.sampled_from(["screen", "think", "action", "result", "plan", "step"]), texts))
     shown = draw(st.lists(elements, max_size=3))
-    return Step(np.zeros((*draw(sizes), 3), np.uint8), draw(actions), tuple(shown), coat=coat, plan=plan)
+    return Step(np.zeros((*draw(sizes), 3), np.uint8), draw(actions), tuple(shown), notes=notes)
 
 
 @st.composite
@@ -86,7 +86,7 @@ def episodes(draw) -> Episode:
 
 
 def unread(episode: Episode) -> Episode:
-    """As shards have it without pixels."""
+    """The episode as shards have it without pixels."""
     return replace(
         episode, steps=tuple(replace(step, screenshot=None, stored_size=step.size) for step in episode.steps)
     )

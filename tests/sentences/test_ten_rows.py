@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers.step_ids import source_ids, target_of
-from helpers.thoughts import ROWS, row
+from helpers.data.step_ids import source_ids, target_of
+from helpers.data.thoughts import ROWS, row
 from transformers import AutoTokenizer
 
 from vlm_agent.action_languages import language_settings
@@ -73,7 +73,7 @@ def shortened(text: str, episode: Episode, sentences: StepSentences | None = Non
     """`text` with a mark for each text of CoAT. `sentences`: whose tokenizer has rewritten the text."""
     for number, step in enumerate(episode.steps):
         for part, name in SHORT.items():
-            line = one_line(getattr(step.coat, part))
+            line = one_line(step.notes.get(part, ""))
             if sentences is not None:
                 line = sentences.text(sentences.ids(line))
             if line:

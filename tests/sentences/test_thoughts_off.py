@@ -6,7 +6,6 @@ The digests were computed before the parts existed. The episodes have the four t
 import hashlib
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,12 +13,11 @@ from helpers import tiny
 from transformers import AutoTokenizer
 
 from vlm_agent.action_languages import language_settings
-from vlm_agent.episodes import CoatTexts, Episode
+from vlm_agent.episodes import Episode
 from vlm_agent.models.build import load_sentences
 from vlm_agent.models.llama_vit.family import collate
 from vlm_agent.models.qwen_vl.processor import CHAT_TURNS
 from vlm_agent.models.run_layout import base_folder
-from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.steps import StepSentences
 
@@ -28,8 +26,11 @@ AUTO_UI = language_settings({"name": "auto_ui"}).build()
 
 
 def with_texts(episode: Episode) -> Episode:
-    texts = [CoatTexts(f"screen {n}", f"think {n}", f"action {n}", f"result {n}") for n in range(len(episode))]
-    steps = tuple(replace(step, coat=coat) for step, coat in zip(episode.steps, texts, strict=True))
+    texts = [
+        {"screen": f"screen {n}", "think": f"think {n}", "action": f"action {n}", "result": f"result {n}"}
+        for n in range(len(episode))
+    ]
+    steps = tuple(replace(step, notes=coat) for step, coat in zip(episode.steps, texts, strict=True))
     return replace(episode, steps=steps)
 
 
@@ -104,10 +105,3 @@ def test_steps_are_those_of_earlier_versions(name):
     words = AutoTokenizer.from_pretrained(base_folder("phone_vlm_tiny") / "tokenizer")
     sentences = StepSentences(words, AUTO_UI, **{"max_source_tokens": 2000, "max_target_tokens": 400} | keys)
     assert digest_of(steps_of(sentences)) == expected
-
-
-@pytest.mark.parametrize("kind", ["trajectory", "chain_of_actions", "elements"])
-def test_saved_recipes_have_no_new_key(kind):
-    content = tiny.recipe(Path("shards"), Path("run"))
-    content["data"] |= {"sentences": kind}
-    assert "coat" not in Recipe(**content).to_yaml()

@@ -2,8 +2,8 @@
 
 import pytest
 from helpers import tiny
-from helpers.published_qwen_vl import write_vocabulary
-from helpers.tokenizers_of_all_kinds import normalising
+from helpers.models.tokenizers_of_all_kinds import normalising
+from helpers.published.published_qwen_vl import write_vocabulary
 from tokenizers import normalizers
 from transformers import PreTrainedTokenizerFast
 
@@ -58,4 +58,4 @@ def test_an_agent_answers_every_step_and_marks_unwritable_ones():
     model.language_model.set_attn_implementation("sdpa")
     agent = VlmAgent(model, words, tiny.sentences(words))
     ((answers,),) = agent.answer_episodes([tiny.episode(0, (Action.tap(0.5, 0.5), LOUD, Action.complete()))])
-    assert [answer.unwritable for answer in answers] == [False, True, False]
+    assert [answer.diagnostics.unwritable for answer in answers] == [False, True, False]

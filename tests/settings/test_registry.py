@@ -5,7 +5,7 @@ import sys
 import textwrap
 
 import pytest
-from helpers.plugins import install
+from helpers.programs.plugins import install
 
 from vlm_agent.action_languages import LANGUAGES
 from vlm_agent.agents import AGENTS

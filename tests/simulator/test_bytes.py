@@ -10,9 +10,9 @@ import random
 import numpy as np
 import pytest
 
-from vlm_agent.pretraining.collage import collage
-from vlm_agent.pretraining.screens import draw_screen
-from vlm_agent.recipe.drawn import CollageRecipe, DrawnRecipe
+from shipped_weights.phone_vlm_tiny.drawn.collage import collage
+from shipped_weights.phone_vlm_tiny.drawn.screens import draw_screen
+from shipped_weights.phone_vlm_tiny.settings import CollageRecipe, DrawnRecipe
 from vlm_agent.simulator import SPLITS, SimulatedPhone
 from vlm_agent.simulator.demonstrations import simulate_episode
 from vlm_agent.simulator.drawing.canvas import Canvas
@@ -70,8 +70,9 @@ def test_demonstrations_keep_their_goals_actions_and_texts():
         for step in episode.steps:
             action = step.action
             points = [round(value, 6) for point in (action.touch_yx, action.lift_yx) for value in point]
-            state.update(repr((action.kind.name, action.text, points, step.coat, step.plan, step.activity)).encode())
-    assert state.hexdigest()[:16] == "b51aabd2420d3132"
+            notes = [(name, step.notes[name]) for name in sorted(step.notes)]
+            state.update(repr((action.kind.name, action.text, points, notes, step.activity)).encode())
+    assert state.hexdigest()[:16] == "5133f8b0f47b1121"
 
 
 def test_collages_and_screens_of_pretraining_keep_their_bytes():

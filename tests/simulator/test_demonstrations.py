@@ -8,7 +8,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
-from helpers.aitw_episodes import read_episodes
+from helpers.data.aitw_episodes import read_episodes
 from rich.console import Console
 
 from vlm_agent.cli import main
@@ -73,10 +73,10 @@ def test_thoughts_pass_from_the_expert_through_records_to_shards(tmp_path):
     stored = {(episode := dataset.without_pixels(index)).id: episode for index in range(len(dataset))}
     for seed in range(4):
         original, _ = simulate_episode(seed, "train", SMALL, thoughts=True)
-        texts = [step.coat for step in original.steps]
-        assert None not in texts and [step.coat for step in stored[original.id].steps] == texts
-        plans = [step.plan for step in original.steps]
-        assert None not in plans and [step.plan for step in stored[original.id].steps] == plans
+        texts = [step.notes for step in original.steps]
+        assert None not in texts and [step.notes for step in stored[original.id].steps] == texts
+        plans = [step.notes["plan"] for step in original.steps]
+        assert [step.notes["plan"] for step in stored[original.id].steps] == plans
 
 
 def test_the_number_of_workers_changes_no_byte(written, tmp_path):

@@ -4,9 +4,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from benchmarks.simulated_thoughts import SHORT, demonstrations, foreign_names, plan_contradictions
 from transformers import AutoTokenizer
 
+from studies.simulated_phone.texts import SHORT, demonstrations, foreign_names, plan_contradictions
 from vlm_agent.episodes import Step
 from vlm_agent.models.run_layout import base_folder
 from vlm_agent.simulator.thoughts.plans import MAX_LINES
@@ -18,18 +18,19 @@ def episodes() -> list[tuple[str, tuple[Step, ...]]]:
 
 
 def plans(steps: tuple[Step, ...]) -> list[tuple[str, ...]]:
-    return [step.plan.plan for step in steps]
+    return [tuple(step.notes["plan"].split("\n")) for step in steps]
 
 
 def test_the_first_line_of_every_plan_is_the_step_and_agrees_with_the_action(episodes):
     steps = [step for _, steps in episodes for step in steps]
     assert len(steps) > 800
-    assert not [(found, step.plan) for step in steps if (found := plan_contradictions(step))]
+    assert not [(found, step.notes) for step in steps if (found := plan_contradictions(step))]
 
 
 def test_the_check_finds_the_plans_of_another_step(episodes):
     steps = [step for _, steps in episodes for step in steps]
-    shifted = [replace(step, plan=other.plan) for step, other in pairwise(steps) if step.plan != other.plan]
+    pairs = [(step, other) for step, other in pairwise(steps) if step.notes["plan"] != other.notes["plan"]]
+    shifted = [replace(step, notes=other.notes) for step, other in pairs]
     # A tap on an icon and one on another icon look the same.
     assert sum(bool(plan_contradictions(step)) for step in shifted) > 0.6 * len(shifted)
 
@@ -42,10 +43,10 @@ def test_the_check_finds_names_of_later_screens(episodes):
     """Where a text is read from a screen, a plan that has it from the start is found."""
     found = 0
     for goal, steps in episodes:
-        if goal.startswith(("Read the note", "Search the web for")) and steps[-2].plan is not None:
+        if goal.startswith(("Read the note", "Search the web for")):
             typed = next(step.action.text for step in steps if step.action.text)
-            early = replace(steps[0].plan, plan=(f"type {typed}",))
-            found += bool(list(foreign_names(goal, [replace(steps[0], plan=early), *steps[1:]])))
+            early = {**steps[0].notes, "plan": f"type {typed}"}
+            found += bool(list(foreign_names(goal, [replace(steps[0], notes=early), *steps[1:]])))
     assert found > 0
 
 
@@ -74,7 +75,7 @@ def test_a_text_to_read_is_named_by_the_step_that_leaves_the_screen_with_it(epis
         if " note " not in goal or "search" not in goal.lower():
             continue
         (typed,) = (step.action.text for step in steps if step.action.text)
-        leaving = next(n for n, step in enumerate(steps) if step.plan.step == f"go home for {typed}")
+        leaving = next(n for n, step in enumerate(steps) if step.notes["step"] == f"go home for {typed}")
         assert not [plan for plan in plans(steps)[:leaving] for line in plan if typed in line]
         assert f"type {typed}" in plans(steps)[leaving]
         checked += 1

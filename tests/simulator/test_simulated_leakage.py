@@ -1,13 +1,8 @@
 """Nothing that tells how an episode goes is in two splits of the simulated phone."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-
-from leakage import MUST_BE_ZERO, Held, leakage, shared_with_train
+from studies.simulated_phone.leakage import MUST_BE_ZERO, Held, leakage, shared_with_train
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from benchmarks.simulated_thoughts import contradictions, demonstrations
 from transformers import AutoTokenizer
 
+from studies.simulated_phone.texts import contradictions, demonstrations
 from vlm_agent.annotation.check import check_step
 from vlm_agent.episodes import Action, Step, UiElement
 from vlm_agent.models.run_layout import base_folder
@@ -23,26 +23,26 @@ def episodes() -> list[tuple[Step, ...]]:
 def test_every_thought_and_description_agrees_with_its_action_and_screen(episodes):
     steps = [step for steps in episodes for step in steps]
     assert len(steps) > 600
-    assert not [(found, step.coat) for step in steps if (found := contradictions(step))]
-    assert not [(found, step.coat) for step in steps if (found := check_step(step))]
+    assert not [(found, step.notes) for step in steps if (found := contradictions(step))]
+    assert not [(found, step.notes) for step in steps if (found := check_step(step))]
 
 
 def test_the_check_finds_the_texts_of_another_step(episodes):
     steps = [step for steps in episodes for step in steps]
-    shifted = [replace(step, coat=other.coat) for step, other in pairwise(steps)]
+    shifted = [replace(step, notes=other.notes) for step, other in pairwise(steps)]
     assert sum(bool(contradictions(step)) for step in shifted) > 0.9 * len(shifted)
 
 
 def test_screen_and_result_are_those_that_an_agent_on_the_phone_computes(episodes):
     for steps in episodes:
         for step, after in zip(steps, [*steps[1:], steps[-1]], strict=True):
-            assert step.coat.screen == screen_text(step.screen)
-            assert step.coat.result == result_text(step.screen, after.screen)
+            assert step.notes["screen"] == screen_text(step.screen)
+            assert step.notes["result"] == result_text(step.screen, after.screen)
 
 
 def test_thoughts_and_descriptions_are_5_to_15_tokens_of_the_embedded_base(episodes):
     tokenizer = AutoTokenizer.from_pretrained(base_folder("phone_vlm_tiny") / "tokenizer")
-    texts = {text for steps in episodes for step in steps for text in (step.coat.think, step.coat.action)}
+    texts = {text for steps in episodes for step in steps for text in (step.notes["think"], step.notes["action"])}
     lengths = {text: len(tokenizer(text, add_special_tokens=False).input_ids) for text in texts}
     assert not {text: length for text, length in lengths.items() if not 5 <= length <= 15}
 
@@ -53,7 +53,7 @@ def test_texts_change_nothing_else_of_an_episode():
         texts, _ = simulate_episode(seed, "test", (112, 64), thoughts=True)
         assert plain.goal == texts.goal and len(plain) == len(texts)
         for a, b in zip(plain.steps, texts.steps, strict=True):
-            assert a.coat is a.plan is None and b.coat is not None and b.plan is not None
+            assert not a.notes and set(b.notes) == {"screen", "think", "action", "result", "plan", "step"}
             assert (a.action, a.elements, a.activity) == (b.action, b.elements, b.activity)
             assert (a.screenshot == b.screenshot).all()
 

@@ -112,13 +112,12 @@ def test_no_agent_and_no_trace_sees_widgets_or_tabs(tmp_path):
         act(agent, phone, "look", trace, Guard(allow_purchases=True), Limits(steps=2))
     assert phone.widgets()
     assert {field.name for field in dataclasses.fields(Screen)} == {
-        "pixels", "elements", "activity", "texts", "plan", "episode", "step",
+        "pixels", "elements", "activity", "notes", "episode", "step",
     }  # fmt: skip
     for screen in agent.screens:
         assert isinstance(screen.pixels, np.ndarray)
         assert all(type(element) is UiElement for element in screen.elements)
-        assert screen.texts is None
-        assert screen.plan is None
+        assert not screen.notes
         assert screen.episode == "1"  # of the trace
     written = [path.read_text() for path in (tmp_path / "run").rglob("*.json*")]
     assert written

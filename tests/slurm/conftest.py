@@ -1,8 +1,8 @@
 """A cluster for all tests here, and a folder to submit from for each."""
 
 import pytest
-from helpers.cluster import Cluster, missing
-from helpers.workplace import Workplace
+from helpers.slurm.cluster import Cluster, missing
+from helpers.slurm.workplace import Workplace
 
 
 @pytest.fixture(scope="session")

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import comparisons
-from helpers.cluster import soon
-from helpers.comparisons import answers, ends, table
-from helpers.whole_runs import lose_node, weights
-from helpers.workplace import Workplace
+from helpers.evaluation import comparisons
+from helpers.evaluation.comparisons import answers, ends, table
+from helpers.slurm.cluster import soon
+from helpers.slurm.whole_runs import lose_node, weights
+from helpers.slurm.workplace import Workplace
 
 from vlm_agent.training.loop.preemption import EXIT_STATUS
 

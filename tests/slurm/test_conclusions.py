@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from helpers.workplace import Workplace
+from helpers.slurm.workplace import Workplace
 
 NO_STEP = "srun: error: Unable to create step for job 78: Memory required by task is not available"
 ENDS = f"echo '{NO_STEP}' >&2\nexit 1\n"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from helpers import tiny
-from helpers.cluster import soon
+from helpers.slurm.cluster import soon
 
 from vlm_agent.cli import main
 from vlm_agent.datasets.sources.aitw import write_episodes

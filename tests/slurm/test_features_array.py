@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from helpers import vision_towers
-from helpers.cluster import soon
-from helpers.feature_shards import write_several
+from helpers.data.feature_shards import write_several
+from helpers.models import vision_towers
+from helpers.slurm.cluster import soon
 
 from vlm_agent.cli import main
 from vlm_agent.simulator.demonstrations import simulate

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from helpers.whole_runs import (
+from helpers.slurm.whole_runs import (
     SECONDS,
     difference,
     in_one_process,
@@ -16,7 +16,7 @@ from helpers.whole_runs import (
     wait_for_training,
     write_recipe,
 )
-from helpers.workplace import REPOSITORY
+from helpers.slurm.workplace import REPOSITORY
 
 from vlm_agent.simulator.demonstrations import simulate
 
@@ -33,7 +33,7 @@ end with weights that differ in their third digit. Answers learned this well hav
 on any CPU; after fewer steps, or at a constant rate, the two reports differ in a few answers."""
 
 SAME_LOSS = 0.02
-"""Of the last step, relative."""
+"""The tolerance of the last step, relative."""
 
 DONE = {name: {"COMPLETED"} for name in ("convert", "finish", "train", "evaluate", "report")}
 DONE |= {"failed": {"CANCELLED"}}

@@ -2,7 +2,7 @@
 
 import pytest
 from helpers import tiny
-from helpers.whole_runs import SECONDS, difference, ledger, lose_node, wait_for_training, weights, write_recipe
+from helpers.slurm.whole_runs import SECONDS, difference, ledger, lose_node, wait_for_training, weights, write_recipe
 
 from vlm_agent.training.run_folder.status import read_status
 

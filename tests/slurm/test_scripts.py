@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-from helpers.workplace import REPOSITORY, Workplace
+from helpers.slurm.workplace import REPOSITORY, Workplace
 
 JOBS = sorted(path.name for path in (REPOSITORY / "slurm").glob("*.sbatch"))
 EVERYTHING = shlex.split(

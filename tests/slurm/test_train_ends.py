@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from helpers.cluster import soon
-from helpers.workplace import Workplace
+from helpers.slurm.cluster import soon
+from helpers.slurm.workplace import Workplace
 
 SECONDS = 90
 RESTARTED = '[ -n "${SLURM_RESTART_COUNT:-}" ]'

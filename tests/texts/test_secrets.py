@@ -4,7 +4,7 @@ import random
 import unicodedata
 
 import pytest
-from helpers.cards import masked_slowly, passes_luhn
+from helpers.robustness.cards import masked_slowly, passes_luhn
 from hypothesis import given
 from hypothesis import strategies as st
 

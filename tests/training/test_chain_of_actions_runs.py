@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from helpers import chain_runs, forked_ranks, forks, tiny
+from helpers import tiny
+from helpers.runs import chain_runs
+from helpers.training import forked_ranks, forks
 from rich.console import Console
 from safetensors.torch import load_file
 
@@ -23,23 +25,23 @@ from vlm_agent.training.train import train
 
 ROOT = Path(__file__).resolve().parents[2]
 TOLERANCE = 2e-5
-"""Of weights in float32: the gradients of two ranks are summed in another order."""
+"""The tolerance of weights in float32: the gradients of two ranks are summed in another order."""
 
 _RANK = """
 import os, signal, sys
 from pathlib import Path
 import vlm_agent.models
-from transformers import TrainerCallback
 from vlm_agent.cli import main
-from vlm_agent.training import train
+from vlm_agent.training.loop.preemption import Preemption
 
-class Kill(TrainerCallback):
-    def __init__(self, console): pass
-    def on_step_end(self, args, state, control, **_):
-        if state.global_step == int(sys.argv[2]):
-            os.kill(os.getpid(), signal.SIGKILL)
+stops = Preemption.stops
 
-train.ConsoleProgress = Kill
+def kill(self, step, steps):
+    if step == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return stops(self, step, steps)
+
+Preemption.stops = kill
 sys.exit(main(["train", "--config", sys.argv[1]]))
 """
 """One rank of a run, which is killed after the step of the second argument."""

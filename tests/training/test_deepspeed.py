@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import forked_ranks, tiny, tiny_qwen
+from helpers import tiny
+from helpers.models import tiny_qwen
+from helpers.training import forked_ranks
 from safetensors.torch import load_file
 
 from vlm_agent.cli import main
@@ -14,16 +16,16 @@ from vlm_agent.training.loop.preemption import EXIT_STATUS
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 6
 TOLERANCE = 2e-5
-"""Of an adapter's weights in float32: the gradients of two ranks are summed in another order."""
+"""The tolerance of an adapter's weights in float32: the gradients of two ranks are summed in another order."""
 
 _RANK = """
 import os, signal, sys
 from pathlib import Path
 import vlm_agent.models
 from deepspeed import zero
-from transformers import TrainerCallback
 from vlm_agent.cli import main
 from vlm_agent.training import train
+from vlm_agent.training.loop.preemption import Preemption
 
 gathered = []
 enter = zero.GatheredParameters.__enter__
@@ -34,22 +36,25 @@ def counted(self):
 
 zero.GatheredParameters.__enter__ = counted
 
-class Stop(TrainerCallback):
-    def __init__(self, console): pass
-    def on_train_begin(self, args, state, control, **_):
-        gathered.clear()
-    def on_step_begin(self, args, state, control, **_):
-        if state.global_step == int(sys.argv[2]) and os.environ["RANK"] == "1":
-            os.kill(os.getpid(), signal.SIGUSR1)
+run_steps, stops = train.run_steps, Preemption.stops
 
-train.ConsoleProgress = Stop
+def run(*arguments):
+    gathered.clear()
+    run_steps(*arguments)
+
+def stop(self, step, steps):
+    if step == int(sys.argv[2]) and os.environ["RANK"] == "1":
+        os.kill(os.getpid(), signal.SIGUSR1)
+    return stops(self, step, steps)
+
+train.run_steps, Preemption.stops = run, stop
 status = main(["train", "--config", sys.argv[1]])
 if gathered:
     Path(sys.argv[1]).with_suffix(".gathered").write_text(str(max(gathered)))
 sys.exit(status)
 """
-"""One rank of a run. Rank 1 sends itself SIGUSR1 in the step of the second argument. The largest number of weights that
-were gathered at a time during training is written next to the recipe."""
+"""One rank of a run. Rank 1 sends itself SIGUSR1 after the step of the second argument. The largest number of weights
+that were gathered at a time during training is written next to the recipe."""
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +133,7 @@ def test_two_ranks_train_the_adapter_of_one_process(folder, alone, stage):
 
 def test_a_zero3_run_that_was_stopped_resumes_to_the_same_adapter(folder, alone):
     recipe = written(folder, "stopped", deepspeed=str(ROOT / "deepspeed_configs" / "cpu_zero3.json"))
-    statuses, printed = launch(recipe, stop_at=2)
+    statuses, printed = launch(recipe, stop_at=3)
     assert statuses == [EXIT_STATUS] * 2, printed
     assert "SIGUSR1 after step 3" in (folder / "stopped" / "stopped").read_text()
     assert not (folder / "stopped" / "run.json").exists()

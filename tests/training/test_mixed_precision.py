@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from helpers import forked_ranks, tiny, tiny_qwen
+from helpers import tiny
+from helpers.models import tiny_qwen
+from helpers.training import forked_ranks
 from safetensors.torch import load_file
 
 from vlm_agent.cli import main
@@ -33,7 +35,7 @@ def shards(tmp_path_factory) -> Path:
 
 
 def save_checkpoint(folder: Path, family: str) -> None:
-    """As it would be published."""
+    """The checkpoint as it would be published."""
     if family == "llama_vit":
         words = tiny.tokenizer()
         model = tiny.model(len(words))

@@ -21,22 +21,22 @@ LLAMA = tiny.LLAMA | {"hidden_size": 64, "intermediate_size": 64}  # rows of who
 _SLOW_SAVE = """
 import os, signal, sys, time
 from vlm_agent.training.run_folder import checkpoints
-from vlm_agent.training import train
-from transformers import TrainerCallback
+from vlm_agent.training.loop.preemption import Preemption
 from vlm_agent.cli import main
 
-class Stop(TrainerCallback):
-    def __init__(self, console): pass
-    def on_step_begin(self, args, state, control, **_):
-        if state.global_step == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
+stops = Preemption.stops
+
+def stop(self, step, steps):
+    if step == 3:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return stops(self, step, steps)
 
 def slow_seal(*arguments):
     os.kill(os.getpid(), signal.SIGTERM)  # sent again, to who seems to hang
     time.sleep(2)
     seal(*arguments)
 
-seal, checkpoints.seal, train.ConsoleProgress = checkpoints.seal, slow_seal, Stop
+seal, checkpoints.seal, Preemption.stops = checkpoints.seal, slow_seal, stop
 sys.exit(main(["train", "--config", sys.argv[1]]))
 """
 

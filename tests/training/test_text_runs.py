@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from helpers import tiny, tiny_text
+from helpers import tiny
+from helpers.models import tiny_text
 from safetensors.torch import load_file
 
 from vlm_agent.cli import main

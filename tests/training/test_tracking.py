@@ -8,9 +8,9 @@ import sys
 
 import pytest
 import yaml
-from helpers import tiny, trackers
+from helpers import tiny
+from helpers.training import trackers
 from rich.console import Console
-from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.errors import RecipeError
@@ -48,8 +48,8 @@ def trained(path, track, **others):
     return train(read_recipe(path, overrides), Console(file=io.StringIO()))
 
 
-def test_every_tracker_is_an_integration_of_transformers():
-    assert tracking._TRACKERS.keys() == TRACKERS.keys() <= INTEGRATION_TO_CALLBACK.keys()
+def test_every_tracker_of_a_recipe_can_be_started():
+    assert tracking._TRACKERS.keys() == TRACKERS.keys()
 
 
 @pytest.mark.parametrize("name", TRACKERS)
@@ -71,17 +71,17 @@ def test_a_tracker_receives_the_progress_of_the_run_and_its_recipe(recipe, tmp_p
         assert names == line.keys() - {"step", "steps", "time", "seconds", "total_seconds", "eta_seconds"}
     assert logged[0]["values"]["train/loss"] == lines[0]["loss"]
     configured = {key: value for call in trackers.calls(tmp_path, "config") for key, value in call["config"].items()}
-    assert configured["training.steps"] == 3
+    assert configured["training.steps"] in (3, "3")
     assert configured["data.shards"] == yaml.safe_load((run / "recipe.yaml").read_text())["data"]["shards"]
     assert not {"output_dir", "logging_dir", "_name_or_path"} & configured.keys()
-    assert start["environment"]["WANDB_LOG_MODEL"] == "false"
     assert len(trackers.calls(tmp_path, "finish")) == 1
 
 
 @pytest.mark.parametrize("name", TRACKERS)
 def test_a_resumed_run_continues_the_tracked_run(recipe, tmp_path, monkeypatch, without, name):
     trackers.install(monkeypatch, tmp_path, name)
-    monkeypatch.setenv("WANDB_RUN_ID", "of another program")
+    for variable in ("WANDB_RUN_ID", "MLFLOW_RUN_ID"):
+        monkeypatch.setenv(variable, "of another program")
     run = trained(recipe, name)
     recorded = (run / "tracking.json").read_bytes()
     shutil.rmtree(run / "checkpoints" / "checkpoint-3", ignore_errors=True)

@@ -13,7 +13,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 import yaml
-from helpers import forks, tiny, two_ranks
+from helpers import tiny
+from helpers.models import tiny_qwen
+from helpers.training import forks, two_ranks
 from rich.console import Console
 from safetensors.torch import load_file
 
@@ -25,7 +27,9 @@ from vlm_agent.files.checked_json import read_checked, write_checked
 from vlm_agent.models.build import load
 from vlm_agent.models.run_layout import BASE_FOLDER, trained
 from vlm_agent.recipe.run import Recipe, read_recipe
-from vlm_agent.training.loop.arguments import arguments
+from vlm_agent.training import engine
+from vlm_agent.training.loop import ranks
+from vlm_agent.training.loop.loader import load as load_rows
 from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
 from vlm_agent.training.run_folder.run_lock import LOCK
 from vlm_agent.training.run_folder.status import read_status
@@ -99,7 +103,7 @@ def test_a_run_prints_trained_parameters_and_speed(finished):
 
 
 def test_the_record_counts_the_parameters_of_all_parts(finished):
-    """Of one part alone the count would be far off: the tiny vision tower and language model are of similar size."""
+    """For one part alone the count would be far off: the tiny vision tower and language model are of similar size."""
     folder, printed = finished
     parts = [line.split() for line in printed.splitlines() if line.endswith(" frozen") and " trained " in line]
     trained, frozen = (sum(int(line[index].replace(",", "")) for line in parts) for index in (1, 3))
@@ -192,8 +196,13 @@ def test_the_differing_recipe_keys_are_named(shards, tmp_path):
 
 def test_dropout_masks_differ_between_ranks(shards, tmp_path, monkeypatch):
     first, _ = run(shards, tmp_path, "first", **LORA)
-    second = SimpleNamespace(number=lambda: 1, agree=lambda value: True, leave=lambda: None)
+    second = SimpleNamespace(**vars(ranks) | {"number": lambda: 1})
     monkeypatch.setattr("vlm_agent.training.train.ranks", second)
+
+    def rows_of_first(stream, _, steps, recipe, place):
+        return load_rows(stream, range(steps), 0, place.device)
+
+    monkeypatch.setattr("vlm_agent.training.train.rows_of", rows_of_first)
     other, _ = run(shards, tmp_path, "other", **LORA)
     with pytest.raises(AssertionError):
         assert_same_weights(first, other)
@@ -369,15 +378,22 @@ def test_two_processes_train_the_weights_of_one_with_two_batches(shards, tmp_pat
 
 
 @pytest.mark.parametrize(("vision", "searched"), [("frozen", False), ("lora", True), ("full", True)])
-def test_unused_weights_are_searched_for_only_if_there_can_be_some(shards, tmp_path, vision, searched):
+def test_unused_weights_are_searched_for_only_if_there_can_be_some(shards, tmp_path, monkeypatch, vision, searched):
     """DDP walks the graph of every batch for it. A tower that trains may have some, such as a norm of pooled output."""
+    asked = []
+    monkeypatch.setattr(engine.ranks, "count", lambda: 2)
+    monkeypatch.setattr(
+        engine, "DistributedDataParallel", lambda *_, find_unused_parameters: asked.append(find_unused_parameters)
+    )
     content = tiny.recipe(shards, tmp_path / "run")
     content["model"]["train"]["vision"] = vision
-    assert arguments(Recipe(**content), tmp_path, 1).ddp_find_unused_parameters == searched
+    recipe = Recipe(**content)
+    engine.engine_of(torch.nn.Linear(1, 1), recipe, engine.Place(torch.device("cpu"), bf16=False))
+    assert asked == [searched]
 
 
 def test_no_rank_exits_while_rank_0_saves_the_finished_run_and_no_thread_outlives_its_group(shards, tmp_path):
-    """A launcher would end rank 0 some time after the others are gone. A Trainer that is alive when its rank leaves
+    """A launcher would end rank 0 some time after the others are gone. A DDP model that is alive when its rank leaves
     keeps the process group: its threads and the end of the interpreter can then wait for each other forever."""
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(tiny.recipe(shards, tmp_path / "run")))
     printed = two_ranks.run(
@@ -410,24 +426,22 @@ print("all is saved")
     assert all("all is saved" in words for words in printed)
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_copies_do_not_block_on_a_gpu_alone(shards, tmp_path, monkeypatch, device):
-    """On a CPU, where batches are not pinned, Trainer warns of copies that do not block."""
-    monkeypatch.setattr("vlm_agent.training.loop.arguments.model_device", lambda: torch.device(device))
-    monkeypatch.setattr(
-        "vlm_agent.training.loop.arguments.TrainingArguments",
-        lambda **options: SimpleNamespace(**options, device=torch.device("cpu")),
-    )
-    used = arguments(Recipe(**tiny.recipe(shards, tmp_path / "run")), tmp_path, 1)
-    assert used.accelerator_config["non_blocking"] == (device == "cuda")
-
-
 def test_deepspeed_counts_one_row_a_device_and_step(shards, tmp_path):
-    """Its `train_micro_batch_size_per_gpu: auto` becomes this size."""
     content = tiny.recipe(shards, tmp_path / "run")
     content["training"]["accumulation"] = 3
-    used = arguments(Recipe(**content), tmp_path, 7)
-    assert (used.per_device_train_batch_size, used.gradient_accumulation_steps, used.max_steps) == (1, 3, 7)
+    path = tmp_path / "zero.json"
+    given = {"train_micro_batch_size_per_gpu": "auto", "train_batch_size": "auto", "zero_optimization": {"stage": 2}}
+    used = engine.completed(given, path, Recipe(**content), bf16=False)
+    sizes = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size")
+    assert [used[name] for name in sizes] == [1, 3, 3]
+    assert (used["gradient_clipping"], used["bf16"]) == (1.0, {"enabled": False})
+
+
+@pytest.mark.parametrize("other", [{"gradient_clipping": 0.5}, {"bf16": {"enabled": True}}, {"train_batch_size": 8}])
+def test_a_deepspeed_file_with_another_value_than_the_recipe_is_refused(shards, tmp_path, other):
+    (name,) = other
+    with pytest.raises(RecipeError, match=rf'zero.json sets {name} to .*; write "auto"'):
+        engine.completed(other, tmp_path / "zero.json", Recipe(**tiny.recipe(shards, tmp_path / "run")), bf16=False)
 
 
 def test_ranks_wait_an_hour_for_each_other_with_and_without_deepspeed(shards, tmp_path, monkeypatch):
@@ -435,34 +449,33 @@ def test_ranks_wait_an_hour_for_each_other_with_and_without_deepspeed(shards, tm
 
     content = tiny.recipe(shards, tmp_path / "run")
     content["training"]["optimizer"]["name"] = "adamw"
-    assert arguments(Recipe(**content), tmp_path, 1).ddp_timeout == 3600
     waits = []
     monkeypatch.setattr(deepspeed, "init_distributed", lambda backend, timeout: waits.append(timeout))
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda backend, **how: waits.append(how["timeout"]))
     monkeypatch.setenv("RANK", "0")
-    monkeypatch.setattr(
-        "vlm_agent.training.loop.arguments.TrainingArguments", lambda **options: SimpleNamespace(**options)
-    )
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    engine.take_place(Recipe(**content))
     content["training"]["deepspeed"] = "deepspeed_configs/cpu_zero2.json"
-    monkeypatch.setenv("WORLD_SIZE", "1")
-    arguments(Recipe(**content), tmp_path, 1)
-    assert [wait.total_seconds() for wait in waits] == [3600]
+    engine.take_place(Recipe(**content))
+    assert [wait.total_seconds() for wait in waits] == [3600, 3600]
 
 
 _KILLED = """
 import sys, os, signal
 from pathlib import Path
 from vlm_agent.training import train as module
-from transformers import TrainerCallback
 from rich.console import Console
 from vlm_agent.recipe.run import read_recipe
+from vlm_agent.training.loop.preemption import Preemption
 
-class Kill(TrainerCallback):
-    def __init__(self, console): pass
-    def on_step_end(self, args, state, control, **_):
-        if state.global_step == int(sys.argv[2]):
-            os.kill(os.getpid(), signal.SIGKILL)
+stops = Preemption.stops
 
-module.ConsoleProgress = Kill
+def kill(self, step, steps):
+    if step == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return stops(self, step, steps)
+
+Preemption.stops = kill
 module.train(read_recipe(Path(sys.argv[1])), Console())
 """
 
@@ -522,3 +535,28 @@ def test_a_run_resumes_where_the_folder_of_its_base_has_moved_and_not_on_another
     write_checked(second / "run.json", record | {"files": trained(second).digests})
     with pytest.raises(UserError, match=r"model\.base .* has changed since"):
         adapted(second)
+
+
+def test_a_qwen_vl_trained_in_full_resumes_to_the_weights_of_an_uninterrupted_run(shards, tmp_path):
+    """transformers saves its weights under other names than those of its state."""
+    model = tiny_qwen.recipe("qwen2_5_vl")
+    words = tiny_qwen.tokenizer(model)
+    tiny_qwen.model(model, words).save_pretrained(tmp_path / "checkpoint")
+    words.save_pretrained(tmp_path / "checkpoint")
+
+    def trained_to(name: str) -> Path:
+        content = tiny.recipe(shards, tmp_path / name)
+        content["model"] = {
+            "vlm": {"checkpoint": str(tmp_path / "checkpoint")},
+            "min_pixels": 4 * 64,
+            "max_pixels": 24 * 64,
+            "train": dict.fromkeys(("projector", "embeddings", "language_model", "norm", "head"), "full"),
+        }
+        content["training"] |= {"save_steps": 2, "optimizer": {"learning_rate": 1e-2}}
+        return train(Recipe(**content), Console(file=io.StringIO()))
+
+    whole, resumed = trained_to("whole"), trained_to("resumed")
+    shutil.rmtree(resumed / "checkpoints" / "checkpoint-3")
+    (resumed / "run.json").unlink()
+    shutil.rmtree(resumed / "model")
+    assert_same_weights(whole, trained_to("resumed"))

@@ -19,7 +19,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -242,8 +242,6 @@ class BinnedSettings(LanguageSettings):
     """`bins`: bins per axis. `all_action_kinds`: whether the instructions, and the vocabulary of a tokenizer trained
     from scratch, contain the action types that AITW does not have (see the top of this file)."""
 
-    REMOVED: ClassVar = {"sought": False}  # earlier versions wrote it for every language
-
     name: Literal["binned"] = "binned"
     bins: Annotated[int, Field(ge=2)] = 100
     all_action_kinds: bool = False
@@ -251,9 +249,8 @@ class BinnedSettings(LanguageSettings):
     @model_validator(mode="before")
     @classmethod
     def _name_no_swipe_targets(cls, content: Any) -> Any:
-        for key in ("name_swipe_targets", "sought"):
-            if isinstance(content, dict) and content.get(key):
-                raise ValueError(f"{key} needs a language with names: name: named")
+        if isinstance(content, dict) and content.get("name_swipe_targets"):
+            raise ValueError("name_swipe_targets needs a language with names: name: named")
         return content
 
     def build(self) -> BinnedLanguage:

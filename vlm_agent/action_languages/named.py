@@ -17,7 +17,7 @@ The model then decides between tap and swipe after it has named the element that
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -94,8 +94,6 @@ class NamedLanguage(ActionLanguage):
 class NamedSettings(LanguageSettings):
     """`bins`, `all_action_kinds`: see `BinnedSettings`. `name_swipe_targets`: whether a swipe begins with the name of
     the element that it should bring into view."""
-
-    RENAMED: ClassVar = {"sought": "name_swipe_targets"}
 
     name: Literal["named"] = "named"
     bins: Annotated[int, Field(ge=2)] = 100

@@ -1,16 +1,16 @@
 """The protocol of an agent: its inputs, its answers, and the settings that build it."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 from vlm_agent.action_languages import LanguageSettings, default_settings
 from vlm_agent.agents.lessons import Lesson
-from vlm_agent.episodes import Action, CoatTexts, Episode, PlanTexts, Screen, Step, recorded_screen
+from vlm_agent.episodes import NO_NOTES, Action, Episode, Notes, Screen, Step, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.files.threads import stoppable_pool
-from vlm_agent.sentences.thoughts import KnownTexts, known_texts
+from vlm_agent.sentences.thoughts import known_texts
 from vlm_agent.settings import Section
 
 
@@ -41,45 +41,54 @@ class Usage:
 
 
 @dataclass(frozen=True)
+class Diagnostics:
+    """What reports say of an answer beyond its meaning.
+
+    `unwritable`: for recorded episodes, whether the agent's tokenizer cannot write the demonstrated action, so no
+    answer can match it. `repaired`: replies of a model that could not be read and were requested once more. `unread`:
+    why the second one could not be read either, so that the step has no action. `reference_has_goal`: whether the
+    nearest episode that the agent saw as an example has the same goal; None for an agent without such examples. `part`:
+    an agent may take several actions from one reply of its model; the place of this action among them, 0 for the one
+    for which the model was asked. `fenced`: the action was read from a markdown code fence. `types_later`: text that a
+    later action of the same reply types. `seconds_on_disk`: the seconds of those replies that were read from disk, so
+    that nothing waited for them now; part of `usage.seconds`. `replies`: the notes of each reply of a served model
+    (`Completion.notes`); empty of any other agent. `beyond_context`: prompt and answer are longer than the model's
+    context, in which case it predicts worse.
+    """
+
+    unwritable: bool = False
+    repaired: int = 0
+    unread: str | None = None
+    reference_has_goal: bool | None = None
+    part: int = 0
+    fenced: bool = False
+    types_later: str = ""
+    seconds_on_disk: float = 0.0
+    beyond_context: bool = False
+    replies: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True)
 class Answer:
     """An agent's output for one step.
 
     `text` is the model's output, `action` what it means: None if it is not an action, which counts as a wrong answer,
-    never as a missing one. `box` is the box of the element that a tap names, (y, x, height, width) in screen fractions,
-    not clipped to the screen; None if the text names none. Scorers that compare boxes use it. `thoughts` and `plan` are
-    further output of the agent; `step` is the immediate step in words of a run that learned it, None of any other
-    agent. `failed`: why the agent could not answer, for example because an endpoint did not
-    respond; an evaluation requests such a step again when it resumes. `unwritable`: for recorded episodes, whether the
-    agent's tokenizer cannot write the demonstrated action, so no answer can match it. `repaired`: replies of a model
-    that could not be read and were requested once more. `unread`: why the second one could not be read either, so that
-    the step has no action. `reference_has_goal`: whether the nearest episode that the agent saw as an example has the
-    same goal; None for an agent without such examples. `part`: an agent may take several actions from one reply of its
-    model; the place of this action among them, 0 for the one for which the model was asked. `fenced`: the action was
-    read from a markdown code fence. `types_later`: text that a later action of the same reply types. `seconds_on_disk`:
-    the seconds of those replies that were read from disk, so that nothing waited for them now; part of
-    `usage.seconds`. `replies`: the notes of each reply of a served model (`Completion.notes`); empty of any other
-    agent. `beyond_context`: prompt and answer are longer than the model's context, in which case it predicts
-    worse.
+    never as a missing one. `notes`: what the agent wrote beside the action. `failed`: why the agent could not answer,
+    for example because an endpoint did not respond; an evaluation requests such a step again when it resumes. `box` is
+    the box of the element that a tap names, (y, x, height, width) in screen fractions, not clipped to the screen; None
+    if the text names none. Scorers that compare boxes use it.
     """
 
     text: str
     action: Action | None
-    thoughts: CoatTexts | None = None
-    plan: tuple[str, ...] = ()
+    notes: Mapping[str, str] = NO_NOTES
     failed: str | None = None
     box: tuple[float, float, float, float] | None = None
     usage: Usage = field(default=Usage(), compare=False)
-    unwritable: bool = field(default=False, compare=False)
-    repaired: int = field(default=0, compare=False)
-    unread: str | None = field(default=None, compare=False)
-    reference_has_goal: bool | None = field(default=None, compare=False)
-    step: str | None = None
-    part: int = field(default=0, compare=False)
-    fenced: bool = field(default=False, compare=False)
-    types_later: str = field(default="", compare=False)
-    seconds_on_disk: float = field(default=0.0, compare=False)
-    beyond_context: bool = field(default=False, compare=False)
-    replies: tuple[tuple[str, ...], ...] = field(default=(), compare=False)
+    diagnostics: Diagnostics = field(default=Diagnostics(), compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "notes", Notes(self.notes))
 
 
 NOT_PERFORMED = "the phone did not perform this action"
@@ -90,10 +99,9 @@ NOT_PERFORMED = "the phone did not perform this action"
 class Turn:
     """One earlier step: the screen, the agent's answer and the executed action.
 
-    `answer` is None in a demonstration, where `action` is the demonstrated one. `thoughts`: the thought before the
-    action and its description (`think` and `action` of `CoatTexts`), of the answer or of the demonstration; None
-    without them. `in_doubt`: the connection broke, so that the action may or may not have been executed. `failed`: the
-    phone refused the action, so that it was not executed.
+    `answer` is None in a demonstration, where `action` is the demonstrated one. `notes`: those of the answer, or of the
+    demonstration, without those of the screen. `in_doubt`: the connection broke, so that the action may or may not have
+    been executed. `failed`: the phone refused the action, so that it was not executed.
 
     `changed`: whether the action changed the phone's screen, from what the phone showed and not what a control shows
     of it; None if unknown, as in a demonstration, where the next screen is not the effect of an own action.
@@ -102,7 +110,7 @@ class Turn:
     screen: Screen
     answer: Answer | None
     action: Action
-    thoughts: CoatTexts | None = None
+    notes: Mapping[str, str] = NO_NOTES
     in_doubt: bool = False
     changed: bool | None = None
     failed: bool = False
@@ -221,8 +229,8 @@ class AgentSettings(Section):
 
     @property
     def text_inputs(self) -> tuple[str, ...]:
-        """The fields of `CoatTexts` that the agent reads of a recorded episode; by default none. Those of `screen` are
-        of the current step and earlier ones, the others of earlier steps only."""
+        """The names of the notes that the agent reads of a recorded episode; by default none. Those of `screen` are of
+        the current step and earlier ones, the others of earlier steps only."""
         return ()
 
     @property
@@ -321,7 +329,7 @@ def _answer(agent: Agent, goal: str, history: Sequence[Turn], screen: Screen) ->
 def demonstrated(episode: Episode, steps: int) -> list[Turn]:
     """The history of the first `steps` demonstrated steps: turns without answers."""
     return [
-        Turn(recorded_screen(episode, number), None, step.action, recorded_thoughts(step))
+        Turn(recorded_screen(episode, number), None, step.action, notes_of_action(step))
         for number, step in enumerate(episode.steps[:steps])
     ]
 
@@ -333,27 +341,15 @@ def episode_of(goal: str, history: Sequence[Turn], screen: Screen, with_texts: b
     `recorded_screen` and `demonstrated` for what an agent reads.
     """
     turns = [*history, Turn(screen, None, Action.impossible())]
-    texts = known_texts([turn.screen for turn in turns]) if with_texts else [KnownTexts()] * len(turns)
+    known = known_texts([turn.screen for turn in turns]) if with_texts else [turn.screen.notes for turn in turns]
     steps = []
-    for turn, now, after in zip(turns, texts, [*texts[1:], KnownTexts()], strict=True):
-        thoughts = CoatTexts() if turn.thoughts is None else turn.thoughts
-        coat = CoatTexts(now.description, thoughts.think, thoughts.action, after.result)
+    for turn, now, after in zip(turns, known, [*known[1:], NO_NOTES], strict=True):
+        notes = {**now, **turn.notes, "screen": now.get("screen", ""), "result": after.get("result", "")}
         shown = turn.screen
-        steps.append(
-            Step(shown.pixels, turn.action, tuple(shown.elements or ()), shown.activity, coat, plan=_plan_of(turn))
-        )
+        steps.append(Step(shown.pixels, turn.action, tuple(shown.elements or ()), shown.activity, notes))
     return Episode(screen.episode, "", goal, tuple(steps), first_step=screen.step - len(history))
 
 
-def _plan_of(turn: Turn) -> PlanTexts | None:
-    """The agent's own plan and step of a turn, where its run writes them; else the recorded ones."""
-    recorded, answer = turn.screen.plan, turn.answer
-    if answer is None or (answer.step is None and not answer.plan):
-        return recorded
-    step = "" if recorded is None else recorded.step
-    return PlanTexts(answer.plan, step if answer.step is None else answer.step)
-
-
-def recorded_thoughts(step: Step) -> CoatTexts | None:
-    """The texts that belong to the action of a recorded step; None without them."""
-    return None if step.coat is None else CoatTexts(think=step.coat.think, action=step.coat.action)
+def notes_of_action(step: Step) -> dict[str, str]:
+    """The notes that belong to the action of a recorded step, and not to its screen (`recorded_screen`)."""
+    return {name: step.notes[name] for name in ("think", "action") if name in step.notes}

@@ -19,7 +19,7 @@ from vlm_agent.agents.agent import (
     answer_episodes,
     preparation_of,
 )
-from vlm_agent.episodes import Episode, Screen, ScreenTexts, Step
+from vlm_agent.episodes import Episode, Screen, Step
 from vlm_agent.errors import UserError
 from vlm_agent.sentences.thoughts import with_shuffled_results, with_shuffled_texts
 
@@ -47,7 +47,9 @@ def hidden(screen: Screen) -> Screen:
     Elements that the source does not provide stay None.
     """
     elements = None if screen.elements is None else ()
-    return replace(grey_pixels(screen), elements=elements, activity="", texts=ScreenTexts())
+    return replace(
+        grey_pixels(screen), elements=elements, activity="", notes={**screen.notes, "screen": "", "result": ""}
+    )
 
 
 CONTROLS: dict[str, Control] = {
@@ -97,8 +99,8 @@ class ControlledAgent:
             *before, screen = with_shuffled_texts([*(turn.screen for turn in history), screen], goal)
             history = [replace(turn, screen=shown) for turn, shown in zip(history, before, strict=True)]
         turns = [replace(turn, screen=self._changed(turn.screen)) for turn in history] if self.control.history else []
-        if screen.texts is not None and not self.control.history:
-            screen = replace(screen, texts=replace(screen.texts, result=""))
+        if not self.control.history:
+            screen = replace(screen, notes={name: text for name, text in screen.notes.items() if name != "result"})
         return self.agent.act(goal, turns, self._changed(screen))
 
     def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:

@@ -23,7 +23,16 @@ import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from vlm_agent.action_languages import ActionLanguage, ChosenLanguage, LanguageSettings, default_settings
-from vlm_agent.agents.agent import NOT_PERFORMED, Agent, AgentSettings, Answer, Turn, Usage, answer_step_by_step
+from vlm_agent.agents.agent import (
+    NOT_PERFORMED,
+    Agent,
+    AgentSettings,
+    Answer,
+    Diagnostics,
+    Turn,
+    Usage,
+    answer_step_by_step,
+)
 from vlm_agent.agents.as_trained import image_part, trained_messages
 from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.fences import in_fence
@@ -87,15 +96,15 @@ class EndpointAgent:
         return Answer(
             completion.text,
             action,
-            lines.thoughts,
-            lines.plan,
+            lines.notes,
             box=box,
             usage=usage,
-            reference_has_goal=references.has_goal(goal, screen.episode),
-            step=lines.step,
-            fenced=fenced,
-            seconds_on_disk=completion.seconds_on_disk,
-            replies=(completion.notes,),
+            diagnostics=Diagnostics(
+                reference_has_goal=references.has_goal(goal, screen.episode),
+                fenced=fenced,
+                seconds_on_disk=completion.seconds_on_disk,
+                replies=(completion.notes,),
+            ),
         )
 
     def without_sight(self) -> "EndpointAgent | None":
@@ -229,7 +238,7 @@ class EndpointSettings(AgentSettings):
     @cached_property
     def _recipe(self) -> Recipe:
         """The recipe of the run in `as_trained`. Raises UserError for a run without chat turns."""
-        return recipe_of(str(self.as_trained), ("trajectory", "elements"), "--as-trained")
+        return recipe_of(str(self.as_trained), ("trajectory", "elements"), "as_trained")
 
     @property
     def learned_by(self) -> Path | None:
@@ -238,8 +247,7 @@ class EndpointSettings(AgentSettings):
     def identity(self) -> dict[str, Any]:
         """Excludes the address: the same model on another server is the same agent. The action language is not here,
         because `evaluation.identity.agent_identity` records it for every agent."""
-        # Omitted by default, so that evaluations of versions without them can be resumed.
-        fences = {"code_fences": True} if self.code_fences else {}
+        fences = {"code_fences": self.code_fences}
         if self._weights is not None:
             return {"model": self.model, "as_trained": self._weights} | fences
         return {"model": self.model, "past_screens": self.past_screens, "max_tokens": self.max_tokens} | fences
@@ -271,7 +279,7 @@ class EndpointSettings(AgentSettings):
         data = self._recipe.data
         if data.plan.is_static:
             raise UserError(
-                f"{self.as_trained} keeps the plan of the first step (data.plan.plan: first), which --as-trained does "
+                f"{self.as_trained} keeps the plan of the first step (data.plan.plan: first), which as_trained does "
                 "not support; evaluate the run itself, or train with data.plan.plan: learned"
             )
         sentences = load_sentences(Path(self.as_trained), language, LineThoughts.of(data), past_of(data))

@@ -19,7 +19,7 @@ from vlm_agent.errors import UserError
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.recipe.shipped import find_shipped
-from vlm_agent.recipe.yaml_file import read_mapping, validated
+from vlm_agent.recipe.yaml_file import read_mapping, set_keys, validated
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from vlm_agent.screens.understand import Readers
 
 _SUFFIXES = (".yaml", ".yml")
-
-_OPTIONS = {"elements": "shown_elements"}
-"""Settings whose option has another name."""
 
 
 class AgentError(UserError):
@@ -46,8 +43,8 @@ def agent_settings(
 ) -> AgentSettings:
     """The settings of the agent that is named by exactly one of `agent`, `checkpoint`, and `endpoint` with `model`.
 
-    `overrides` replace single settings. `recipe`: that of a run that does not exist yet. Raises AgentError for an
-    unknown kind of agent and for an unknown setting.
+    `overrides` replace single settings, by dotted key. `recipe`: that of a run that does not exist yet.
+    Raises AgentError for an unknown kind of agent and for an unknown setting.
     """
     if agent is not None and Path(agent).suffix in _SUFFIXES:
         where, content = agent, read_mapping(find_shipped(Path(agent)), AgentError)
@@ -64,10 +61,8 @@ def agent_settings(
     name = content.get("agent")
     if not isinstance(name, str) or name not in AGENTS:
         raise AgentError(f"{where}: agent {name!r} is unknown; choose one of {', '.join(sorted(AGENTS))}")
-    overrides = overrides or {}
-    if foreign := [key for key in overrides if key not in AGENTS[name].model_fields]:
-        raise AgentError(f"--{_OPTIONS.get(foreign[0], foreign[0]).replace('_', '-')} is not a setting of agent {name}")
-    return validated(AGENTS[name], content | dict(overrides), where, AgentError)
+    set_keys(AGENTS[name], content, overrides or {}, AgentError)
+    return validated(AGENTS[name], content, where, AgentError)
 
 
 def _agent_of_run(run: str, recipe: Recipe | None) -> str:

@@ -80,9 +80,7 @@ class RunSettings(AgentSettings):
         """A sha256 of the model's files, and the settings of decoding. Raises FileNotFoundError without a model,
         CheckpointError where a file differs from what the run recorded."""
         self._trained.check()
-        identity = {"checkpoint": self._trained.digest, "bf16": self.bf16}
-        # Omitted by default, so that evaluations of versions without this setting can be resumed.
-        return identity | ({"constrained": True} if self.constrained else {})
+        return {"checkpoint": self._trained.digest, "bf16": self.bf16, "constrained": self.constrained}
 
     def device(self) -> str:
         from vlm_agent.models.weights.device import describe_device, model_device

@@ -14,16 +14,16 @@ has the same texts as an uninterrupted one.
 
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from vlm_agent.agents.llm.client import CallError
-from vlm_agent.annotation.plans import PLAN, write_plan
+from vlm_agent.annotation.plans import PLAN, PLAN_NOTES, write_plan
 from vlm_agent.annotation.prompts import Messages, PlanPrompts, Prompts
-from vlm_agent.episodes import CoatTexts, Episode, PlanTexts, Step, element_at
+from vlm_agent.episodes import Episode, Step, element_at
 from vlm_agent.texts.actions import describe_action
 
 TEXTS = ("screen", "action", "think", "result")
-"""Fields of CoatTexts, in the order in which they are written."""
+"""Names of notes, in the order in which they are written."""
 
 STOPPED = "The screen does not change: the agent stops here."
 """The result of an action that ends the episode. No later step reads it."""
@@ -48,16 +48,12 @@ class NoTextError(CallError):
 
 @dataclass
 class StepTexts:
-    """`texts`: by name (`TEXTS`), empty where missing. `plan`: None without one. `origin`: by name (`CHOICES`), `kept`,
-    `template`, `model` or `none` (the step has no such text). `failed`: by name, why a text is missing."""
+    """`notes`: by name, empty or absent where missing. `origin`: by name (`CHOICES`), `kept`, `template`, `model` or
+    `none` (the step has no such text). `failed`: by name, why a text is missing."""
 
-    texts: dict[str, str]
-    plan: PlanTexts | None = None
+    notes: dict[str, str]
     origin: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-
-    def coat(self) -> CoatTexts:
-        return CoatTexts(**self.texts)
 
 
 @dataclass(frozen=True)
@@ -78,20 +74,15 @@ class Annotator:
 
     @property
     def counted(self) -> tuple[str, ...]:
-        """The texts whose origins are counted: those of CoAT, and plans if they are written."""
+        """The texts whose origins are counted: `TEXTS`, and plans if they are written."""
         return CHOICES if PLAN in self.texts else TEXTS
-
-    @property
-    def writes_coat(self) -> bool:
-        """Whether it writes a text of CoAT; if not, steps keep theirs, or have none."""
-        return any(name in TEXTS for name in self.texts)
 
     def annotate(self, episode: Episode) -> list[StepTexts]:
         """The texts of each step. Raises every error of `ask` but CallError."""
-        steps = [StepTexts(asdict(step.coat or CoatTexts()), step.plan) for step in episode.steps]
+        steps = [StepTexts(dict(step.notes)) for step in episode.steps]
         for name in TEXTS:
             for number, step in enumerate(steps):
-                if step.texts[name] and not (self.replace and name in self.texts):
+                if step.notes.get(name) and not (self.replace and name in self.texts):
                     step.origin[name] = "kept"
                 elif name in self.texts:
                     self._write(name, episode, number, steps)
@@ -104,25 +95,26 @@ class Annotator:
 
     def _write_plan(self, prompts: PlanPrompts, episode: Episode, number: int, steps: Sequence[StepTexts]) -> None:
         own = steps[number]
-        if own.plan is not None and not self.replace:
+        if PLAN in own.notes and not self.replace:
             own.origin[PLAN] = "kept"
             return
-        own.plan = None
+        for name in PLAN_NOTES:
+            own.notes.pop(name, None)
         try:
             self._wait_for(PLAN, steps[:number])
             earlier = [_step_line(*pair) for pair in zip(episode.steps[:number], steps, strict=False)]
             action = _action_text(episode.steps[number], own)
             ask = lambda messages: self.ask(PLAN, messages)  # noqa: E731
-            own.plan = write_plan(prompts, episode, number, earlier, action, ask, self.discard)
+            own.notes |= write_plan(prompts, episode, number, earlier, action, ask, self.discard)
             own.origin[PLAN] = "model"
         except CallError as error:
             own.failed[PLAN] = str(error)
 
     def _write(self, name: str, episode: Episode, number: int, steps: Sequence[StepTexts]) -> None:
         own = steps[number]
-        own.texts[name] = ""
+        own.notes[name] = ""
         try:
-            own.texts[name], own.origin[name] = _WRITERS[name](self, episode, number, steps)
+            own.notes[name], own.origin[name] = _WRITERS[name](self, episode, number, steps)
         except CallError as error:
             own.failed[name] = str(error)
 
@@ -142,7 +134,7 @@ class Annotator:
         self._wait_for("screen", steps[number : number + 1])
         actions = [_action_text(episode.steps[at], steps[at]) for at in range(number + 1)]
         messages = self.prompts.think(
-            episode.goal, actions[:-1], episode.steps[number], steps[number].texts["screen"], actions[-1]
+            episode.goal, actions[:-1], episode.steps[number], steps[number].notes["screen"], actions[-1]
         )
         return self._reply("think", messages), "model"
 
@@ -179,8 +171,8 @@ _WRITERS: dict[str, Callable[[Annotator, Episode, int, Sequence[StepTexts]], tup
 
 def _action_text(step: Step, own: StepTexts) -> str:
     """The description of an action; where it is not among the texts, by template with the annotated element's name."""
-    if own.texts["action"]:
-        return own.texts["action"]
+    if text := own.notes.get("action"):
+        return text
     if not step.action.is_touch:
         return describe_action(step.action)
     element = element_at(step.elements, step.action.touch_yx)
@@ -189,7 +181,7 @@ def _action_text(step: Step, own: StepTexts) -> str:
 
 def _step_line(step: Step, own: StepTexts) -> str:
     """An earlier step in words: the line of its plan, or its action where that is missing."""
-    return own.plan.step if own.plan is not None and own.plan.step else _action_text(step, own)
+    return own.notes.get("step") or _action_text(step, own)
 
 
 def clean_text(reply: str) -> str:

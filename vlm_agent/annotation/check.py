@@ -15,7 +15,7 @@ that is named by other words than the screen's own annotation is listed although
 | not on the screen  | of a tap shares no word with any element of the screen                                     |
 | other element      | of a tap names elements of the screen, but not the one under the finger                    |
 
-The same for the immediate step of a plan (`PlanTexts.step`), as "plan: …". A step may begin with any verb, so only a
+The same for the immediate step of a plan (the note `step`), as "plan: …". A step may begin with any verb, so only a
 known one can be that of another action; a step that names no element of the screen is listed unless the touched element
 has no text. A step that closes something needs no name.
 """
@@ -157,17 +157,17 @@ def check_dataset(dataset: ShardDataset) -> Iterator[Finding]:
 def check_episode(episode: Episode) -> Iterator[Finding]:
     for number, step in enumerate(episode.steps):
         if (problem := check_step(step)) is not None:
-            description = "" if step.coat is None else step.coat.action
-            yield Finding(episode.id, number, problem, description, describe(step.action))
-        if step.plan is not None and (problem := check_planned_step(step.plan.step, step)) is not None:
-            yield Finding(episode.id, number, f"{_OF_PLAN}{problem}", step.plan.step, describe(step.action))
+            yield Finding(episode.id, number, problem, step.notes["action"], describe(step.action))
+        planned = step.notes.get("step")
+        if planned is not None and (problem := check_planned_step(planned, step)) is not None:
+            yield Finding(episode.id, number, f"{_OF_PLAN}{problem}", planned, describe(step.action))
 
 
 def check_step(step: Step) -> str | None:
-    """The first problem of a step's action description; None if it has none, or if the step has no texts."""
-    if step.coat is None:
+    """The first problem of a step's action description; None if it has none, or if the step has no description."""
+    if "action" not in step.notes:
         return None
-    text, action = " ".join(step.coat.action.split()), step.action
+    text, action = " ".join(step.notes["action"].split()), step.action
     words = _words(text)
     if not words:
         return "missing"

@@ -10,10 +10,13 @@ from vlm_agent.agents.llm.client import CallError
 from vlm_agent.agents.llm.prompts import assistant
 from vlm_agent.agents.llm.replies import Plan, UnreadReplyError, read_plan, sendable
 from vlm_agent.annotation.prompts import Messages, PlanPrompts
-from vlm_agent.episodes import Episode, PlanTexts
+from vlm_agent.episodes import Episode
 
 PLAN = "plan"
-"""The name of a plan among the texts of an annotation: lines and step are written together."""
+"""The name of a plan among the texts of an annotation."""
+
+PLAN_NOTES = (PLAN, "step")
+"""The notes that are written together."""
 
 TYPICAL = '{"plan": ["tap on Clock", "tap on Alarm", "stop, the task is complete"], "step": "tap on Clock"}'
 """A reply for estimates."""
@@ -29,8 +32,9 @@ def write_plan(
     action: str,
     ask: Callable[[Messages], str],
     discard: Callable[[Messages], None],
-) -> PlanTexts:
-    """The plan at step `number`. `earlier`: the steps before in words. `action`: this step's action in words.
+) -> dict[str, str]:
+    """The notes `plan` and `step` of step `number`. `earlier`: the steps before in words. `action`: its action in
+    words.
 
     Raises CallError if a request fails, and if neither of two replies can be read; both requests are then discarded.
     """
@@ -48,5 +52,5 @@ def write_plan(
         raise CallError(f"two replies have no plan and step: {error}") from None
 
 
-def _texts(plan: Plan) -> PlanTexts:
-    return PlanTexts(plan.lines[:_MOST_LINES], plan.step)
+def _texts(plan: Plan) -> dict[str, str]:
+    return {PLAN: "\n".join(plan.lines[:_MOST_LINES]), "step": plan.step}

@@ -60,7 +60,7 @@ def parse(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
     if options.command is None:
         parser.print_help(sys.stderr)
         raise SystemExit(USAGE)
-    if rest and not options.parser.takes_keys:
+    if rest and options.parser.keys is None:
         options.parser.error(f"unexpected argument {rest[0]!r}")
     options.rest = rest
     return options

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli.agent_options import (
+    AGENT_KEYS,
     add_agent_options,
     add_elements_option,
     add_places,
+    agent_keys,
     check_agent_options,
     chosen_agent,
     chosen_readers,
@@ -51,7 +53,16 @@ _GAVE_UP = ("impossible", "step_limit", "loop", "unparsed")
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "act", run, "run an agent on a phone", _DESCRIPTION, check=_check)
+    parser = add_command(
+        commands,
+        "act",
+        run,
+        "run an agent on a phone",
+        _DESCRIPTION,
+        keys=AGENT_KEYS,
+        check=_check,
+        more_help=agent_keys,
+    )
     add_agent_options(parser)
     add_places(parser)
     parser.add_argument(

@@ -1,11 +1,13 @@
 """Options that select the agent of a command (see `vlm_agent/agents/loading.py`)."""
 
 import argparse
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from vlm_agent.cli.parser import keys_in
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.model import SOURCES
 
@@ -13,6 +15,10 @@ if TYPE_CHECKING:
     from vlm_agent.agents import AgentSettings
     from vlm_agent.recipe.run import Recipe
     from vlm_agent.screens.understand import Readers
+
+
+AGENT_KEYS = "agent."
+"""The prefix of the settings of an agent among the options."""
 
 
 def add_agent_options(parser: argparse.ArgumentParser) -> None:
@@ -24,11 +30,6 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", metavar="RUN", help="short form: the agent of a run folder or checkpoint")
     parser.add_argument("--endpoint", metavar="URL", help="short form: a served model, http://localhost:8000/v1 …")
     parser.add_argument("--model", metavar="NAME", help="name of the model at the endpoint")
-    parser.add_argument(
-        "--as-trained",
-        metavar="RUN",
-        help="endpoint: the run that trained the served model; prompts then have the form of its training",
-    )
     parser.add_argument(
         "--bf16",
         action="store_true",
@@ -94,8 +95,6 @@ def add_elements_option(parser: argparse.ArgumentParser) -> None:
 
 
 def _elements(text: str) -> str:
-    if text in ("text", "marks"):
-        raise argparse.ArgumentTypeError(f"elements of agent coat as text or marks are now --shown-elements {text}")
     if text not in ("phone", "read"):
         raise argparse.ArgumentTypeError(f"{text!r} is neither phone nor read")
     return text
@@ -119,16 +118,23 @@ def check_agent_options(options: argparse.Namespace) -> None:
         options.parser.error("--endpoint and --model must be used together")
 
 
-def call_limits(options: argparse.Namespace) -> dict[str, Any]:
-    """The fields of `CallLimits` from --price, --max-cost and --requests-per-minute; None where one is not used."""
-    price = None if options.price is None else dict(zip(("read", "written"), options.price, strict=True))
-    return {"price": price, "max_cost": options.max_cost, "requests_per_minute": options.requests_per_minute}
+def agent_keys() -> str:
+    """Every kind of agent with the keys of its settings, for the end of a help."""
+    from vlm_agent.agents import AGENTS
+    from vlm_agent.recipe.yaml_file import keys_of
+
+    lines = ["", "settings of agents, as --agent.KEY VALUE:"]
+    for name, settings in AGENTS.items():
+        keys = ", ".join(keys_of(settings))
+        lines.append(textwrap.fill(keys, 110, initial_indent=f"  {name:17}", subsequent_indent=" " * 19))
+    return "\n".join([*lines, ""])
 
 
-def chosen_agent(options: argparse.Namespace, recipe: "Recipe | None" = None, **overrides: Any) -> "AgentSettings":
-    """The settings of the agent; `overrides` that are None are ignored. `recipe`: of a run that does not exist yet."""
-    from vlm_agent.agents.loading import agent_settings
+def chosen_agent(options: argparse.Namespace, recipe: "Recipe | None" = None) -> "AgentSettings":
+    """The settings of the agent, with those of `--agent.KEY`. `recipe`: that of a run that does not exist yet."""
+    from vlm_agent.agents.loading import AgentError, agent_settings
+    from vlm_agent.recipe.yaml_file import override_values
 
-    overrides |= {"bf16": options.bf16, "as_trained": options.as_trained}
-    overrides = {key: value for key, value in overrides.items() if value is not None}
+    texts = {key.removeprefix(AGENT_KEYS): text for key, text in keys_in(options).items()}
+    overrides = override_values(texts, AgentError, AGENT_KEYS) | ({} if options.bf16 is None else {"bf16": True})
     return agent_settings(options.agent, options.checkpoint, options.endpoint, options.model, overrides, recipe)

@@ -3,9 +3,8 @@
 import argparse
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from vlm_agent.cli.agent_options import call_limits
 from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, port, refuse
 from vlm_agent.files.console import make_console
 
@@ -53,7 +52,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--split", metavar="NAME", help="only this split: train, validation or test")
     parser.add_argument("--subset", metavar="NAME", help="only this subset")
     parser.add_argument("--limit", type=count, metavar="N", help="only the first N episodes")
-    parser.add_argument("--prompts", type=Path, metavar="DIR", help="a folder with your own prompts (see docs/coat.md)")
+    parser.add_argument("--prompts", type=Path, metavar="DIR", help="a folder with your own prompts (see docs/data.md)")
     _add_call_options(parser)
     parser.add_argument(
         "--accept-missing", action="store_true", help="leave texts empty whose calls fail, and complete the output"
@@ -163,7 +162,7 @@ def _service(options: argparse.Namespace) -> "Service":
     from vlm_agent.errors import UserError
     from vlm_agent.recipe.yaml_file import validated
 
-    limits = validated(CallLimits, call_limits(options), "options", UserError)
+    limits = validated(CallLimits, _call_limits(options), "options", UserError)
     return Service(options.endpoint, limits, options.concurrency, options.accept_missing)
 
 
@@ -182,3 +181,9 @@ def _positive(text: str) -> float:
     if not value:
         raise argparse.ArgumentTypeError(f"{text!r} must be greater than 0")
     return value
+
+
+def _call_limits(options: argparse.Namespace) -> dict[str, Any]:
+    """The fields of `CallLimits` from --price, --max-cost and --requests-per-minute; None where one is not used."""
+    price = None if options.price is None else dict(zip(("read", "written"), options.price, strict=True))
+    return {"price": price, "max_cost": options.max_cost, "requests_per_minute": options.requests_per_minute}

@@ -54,8 +54,7 @@ def run(options: argparse.Namespace) -> int:
     quiet_libraries()
 
     from vlm_agent.evaluation.card_scores import card_scores
-    from vlm_agent.models.card.card import write_licence, write_published, write_scores
-    from vlm_agent.models.card.licence import checked_licence
+    from vlm_agent.models.card.card import checked_licence, write_licence, write_published, write_scores
     from vlm_agent.models.card.upload import write_upload
     from vlm_agent.models.run_layout import CARD
 

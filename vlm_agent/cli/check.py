@@ -53,7 +53,7 @@ class Earlier:
 
 def add(commands: Commands) -> None:
     summary = "check the commands of a pipeline before the first one runs"
-    parser = add_command(commands, "check", run, summary, _DESCRIPTION, takes_keys=True, check=_check)
+    parser = add_command(commands, "check", run, summary, _DESCRIPTION, keys="", check=_check)
     help_ = "commands with their arguments, separated by `then`"
     parser.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND …", help=help_)
     parser.usage = "vlm-agent check COMMAND ... [then COMMAND ...]"

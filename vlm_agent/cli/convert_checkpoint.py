@@ -14,7 +14,7 @@ def add(commands: Commands) -> None:
         run,
         "convert a published checkpoint to one that needs no remote code",
         "For Qwen-VL (2023), whose published folder contains code for an old version of transformers (it is not\n"
-        "executed; see docs/qwen_vl_2023.md), and for Auto-UI, as safetensors. The folder's content decides which.\n"
+        "executed; see docs/training.md), and for Auto-UI, as safetensors. The folder's content decides which.\n"
         "Checkpoints that transformers supports need no conversion.",
     )
     parser.add_argument("--input", type=Path, required=True, metavar="FOLDER", help="the published folder")

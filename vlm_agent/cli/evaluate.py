@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli.agent_options import (
+    AGENT_KEYS,
     add_agent_options,
     add_elements_option,
     add_places,
-    call_limits,
+    agent_keys,
     check_agent_options,
     chosen_agent,
     chosen_readers,
@@ -35,6 +36,8 @@ A benchmark (eval/*.yaml) sets subsets and scorers, and shards, split, groups an
 endpoint is a server with the OpenAI chat API (vLLM, llama.cpp, …); its key is read from the environment variable
 OPENAI_API_KEY.
 
+Any setting of the agent can be overridden: --agent.past_screens 2 --agent.calls DIR.
+
 With --online the agent does tasks on simulated phones, and the score is its success rate. The tasks are those of the
 test split that `simulate` writes with the same seed. Writes online.json and a trace of every task; resumes as above:
 
@@ -43,14 +46,21 @@ test split that `simulate` writes with the same seed. Writes online.json and a t
 
 
 _ONLINE = ("tasks", "seed", "size", "scale", "long_screens")
-_OFFLINE = (
-    *("finish", "benchmark", "shards", "split", "groups", "limit", "shard_index", "shard_count", "constrained"),
-    *("batch_tokens", "batch_size", "concurrency", "plans", "past"),  # on phones, an agent answers one step at a time
-)
+_OFFLINE = ("finish", "benchmark", "shards", "split", "groups", "limit", "shard_index", "shard_count", "constrained")
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "evaluate", run, "score an agent", _DESCRIPTION, check=_check, verify=_verify)
+    parser = add_command(
+        commands,
+        "evaluate",
+        run,
+        "score an agent",
+        _DESCRIPTION,
+        keys=AGENT_KEYS,
+        check=_check,
+        verify=_verify,
+        more_help=agent_keys,
+    )
     add_agent_options(parser)
     add_places(parser)
     parser.add_argument(
@@ -76,78 +86,15 @@ def add(commands: Commands) -> None:
         "--controls", nargs="+", metavar="NAME", help="only these: grey_screens, no_history, shuffled_results"
     )
     add_elements_option(parser)
-    _add_settings(parser)
-    _add_online(parser)
-    parser.add_argument("--shard-index", type=int, metavar="I", help="predict only part I (from 0)")
-    parser.add_argument("--shard-count", type=count, metavar="N", help="number of parts")
-    parser.add_argument("--finish", action="store_true", help="merge and score all parts; needs only --output")
-
-
-def _add_settings(parser: argparse.ArgumentParser) -> None:
-    """Options that replace single settings of the agent."""
     parser.add_argument(
         "--constrained",
         action="store_true",
         help="run: also score the agent with constrained decoding, in the same pass",
     )
-    parser.add_argument(
-        "--batch-tokens", type=count, metavar="N", help="run: tokens per forward pass, as memory allows (default 8192)"
-    )
-    parser.add_argument(
-        "--batch-size", type=count, metavar="N", help="run of Auto-UI: steps that are decoded together (default 32)"
-    )
-    parser.add_argument(
-        "--features",
-        metavar="DIR",
-        help="run of Auto-UI: output of `vlm-agent features`; features of screens that it lacks are computed",
-    )
-    parser.add_argument(
-        "--past-screens", type=_count_or_0, metavar="N", help="endpoint: earlier screens in the prompt (default 2)"
-    )
-    parser.add_argument(
-        "--max-tokens",
-        type=count,
-        metavar="N",
-        help="endpoint, prompted model: maximum length of an answer (default: 128; prompted model: see its agent file)",
-    )
-    parser.add_argument(
-        "--concurrency",
-        type=count,
-        metavar="N",
-        help="endpoint, prompted model: concurrent requests (default 8)",
-    )
-    _add_prompting(parser)
-
-
-def _add_prompting(parser: argparse.ArgumentParser) -> None:
-    """Settings of agents that prompt a served model (eval/agents/)."""
-    parser.add_argument(
-        "--mode", metavar="NAME", help="coat: coa, cot or coat (default coat); dynamic_planning: see docs/d_pot.md"
-    )
-    parser.add_argument(
-        "--plans",
-        metavar="FILE",
-        help="dynamic_planning: JSON, episode id → steps, or a folder of shards with plans: in place of planning calls",
-    )
-    parser.add_argument(
-        "--past",
-        metavar="NAME",
-        help="dynamic_planning: earlier steps are own ones, or demonstrated (default own)",
-    )
-    parser.add_argument("--shown-elements", metavar="NAME", help="coat: elements as text or as marks in the picture")
-    parser.add_argument(
-        "--texts", metavar="NAME", help="coat: screen descriptions and results are recorded, or from phone, or model"
-    )
-    parser.add_argument(
-        "--calls", metavar="DIR", help="endpoint, prompted model: folder of the replies (default: OUTPUT/calls)"
-    )
-    parser.add_argument(
-        "--price", type=float, nargs=2, metavar=("READ", "WRITTEN"), help="prompted model: money per million tokens"
-    )
-    parser.add_argument(
-        "--max-cost", type=float, metavar="MONEY", help="prompted model: limit of the cost; needs --price"
-    )
-    parser.add_argument("--requests-per-minute", type=float, metavar="N", help="prompted model: rate of requests")
+    _add_online(parser)
+    parser.add_argument("--shard-index", type=int, metavar="I", help="predict only part I (from 0)")
+    parser.add_argument("--shard-count", type=count, metavar="N", help="number of parts")
+    parser.add_argument("--finish", action="store_true", help="merge and score all parts; needs only --output")
 
 
 def _add_online(parser: argparse.ArgumentParser) -> None:
@@ -216,6 +163,8 @@ def _check(options: argparse.Namespace) -> None:
             options.parser.error("--workers must be 1 or greater with --online")
     elif options.finish:
         accept_only(options, ("finish", "output"), "--finish reads its settings from --output")
+        if options.rest:
+            options.parser.error(f"--finish reads its settings from --output; remove {options.rest[0]}")
         return
     else:
         refuse(options, _ONLINE, "needs --online, which scores the agent on simulated phones")
@@ -262,21 +211,7 @@ def _verify_benchmark(options: argparse.Namespace, earlier: "Earlier") -> None:
 
 def _agent(options: argparse.Namespace, recipe: "Recipe | None" = None) -> "AgentSettings":
     """`recipe`: that of a run that does not exist yet."""
-    names = (
-        "batch_tokens",
-        "batch_size",
-        "features",
-        "past_screens",
-        "max_tokens",
-        "concurrency",
-        "mode",
-        "plans",
-        "past",
-        "texts",
-        "calls",
-    )
-    overrides = {name: getattr(options, name) for name in names} | {"elements": options.shown_elements}
-    return chosen_agent(options, recipe, **call_limits(options), **overrides)
+    return chosen_agent(options, recipe)
 
 
 def _controls(options: argparse.Namespace) -> bool | list[str]:

@@ -62,7 +62,8 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     from vlm_agent.files.console import make_console, quiet_libraries
     from vlm_agent.files.jobs import ArrayTask
-    from vlm_agent.models.features.job import Options, default_workers, extract_features, finish
+    from vlm_agent.models.features.extraction import default_workers
+    from vlm_agent.models.features.job import Options, extract_features, finish
     from vlm_agent.models.weights.device import describe_device, model_device
 
     quiet_libraries()
@@ -104,12 +105,12 @@ def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
         return
     from vlm_agent.datasets.shards.dataset import read_manifest
     from vlm_agent.models.features import check_extractor
-    from vlm_agent.models.features.job import job
+    from vlm_agent.models.features.job import job_of
 
     if not earlier.writes(options.shards):
         read_manifest(options.shards)
     check_extractor(_settings(options))
-    job(options.output).check_folder()
+    job_of(options.output).check_folder()
 
 
 def _settings(options: argparse.Namespace) -> "FeatureSettings":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.files import read_lock
-from vlm_agent.files.jobs import Job
+from vlm_agent.files.jobs import Job, time_left
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,8 @@ class Progress:
     @property
     def eta(self) -> timedelta | None:
         """At the speed between the first and the newest part; None with fewer than two."""
-        written = self.written
-        if self.total is None or len(written) < 2 or len(self.done) >= self.total:
-            return None
-        return timedelta(seconds=(written[-1] - written[0]) / (len(written) - 1) * (self.total - len(self.done)))
+        left = 0 if self.total is None else max(self.total - len(self.done), 0)
+        return time_left([(when, 1) for when in self.written], left)
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ def _kinds() -> Iterable[Kind]:
     from vlm_agent.annotation.job import plan as annotation
     from vlm_agent.evaluation.offline import plan as offline
     from vlm_agent.evaluation.online import evaluate as online
-    from vlm_agent.models.features.job import plan as features
+    from vlm_agent.models.features import job as features
 
     report = "`vlm-agent view {}`"
     yield Kind(
@@ -124,7 +122,7 @@ def _kinds() -> Iterable[Kind]:
         ("manifest.json",),
         "its manifest.json",
         lambda folder: (folder / features.WORK / "plan.json").is_file(),
-        features.job,
+        features.job_of,
         _of_features,
     )
     yield Kind(
@@ -176,21 +174,21 @@ def _of_comparison(folder: Path) -> Progress:
 
 def _of_features(folder: Path) -> Progress:
     from vlm_agent.datasets.shards.dataset import ShardDataset
-    from vlm_agent.models.features.job.plan import WORK, FeaturePlan
+    from vlm_agent.models.features.job import WORK, read_plan
 
     done = tuple(path for path in (folder / WORK).rglob("*.json") if path.name != "plan.json")
     try:
-        total = len(ShardDataset(FeaturePlan.read(folder).shards).steps_by_shard)
+        total = len(ShardDataset(Path(read_plan(folder)["where"])).steps_by_shard)
     except (DatasetError, OSError):
         total = None
     return Progress("shards", done, total)
 
 
 def _of_annotation(folder: Path) -> Progress:
-    from vlm_agent.annotation.job.plan import WORK, AnnotationPlan
+    from vlm_agent.annotation.job.plan import AnnotationPlan, job
 
     shards = AnnotationPlan.read(folder).shards
-    paths = [folder / WORK / f"{shard.shard}.json" for shard in shards]
+    paths = [job(folder).entry_path(shard.shard) for shard in shards]
     return Progress("shards", tuple(path for path in paths if path.is_file()), len(shards))
 
 

@@ -82,7 +82,7 @@ def _samples(options: argparse.Namespace) -> "Samples":
 
 
 def _recipe(options: argparse.Namespace) -> "Recipe":
-    """The run's recipe with the run as its base. Raises UserError for drawn data without `--shards`."""
+    """The run's recipe with the run as its base. Raises UserError where neither it nor `--shards` names data."""
     from vlm_agent.models.run_layout import checked
     from vlm_agent.recipe.data import DataRecipe
     from vlm_agent.recipe.model import ModelRecipe
@@ -94,5 +94,5 @@ def _recipe(options: argparse.Namespace) -> "Recipe":
         shards = {"shards": str(options.shards)}
         data = data.model_copy(update=shards) if data.shards is not None else DataRecipe(**shards)
     if data.shards is None and data.chats is None:
-        raise UserError(f"{options.run_folder} drew its data; name shards to compare on with --shards")
+        raise UserError(f"{options.run_folder} names no data; name shards to compare on with --shards")
     return recipe.model_copy(update={"model": ModelRecipe(base=str(options.run_folder)), "data": data})

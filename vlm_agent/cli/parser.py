@@ -1,8 +1,7 @@
 """Shared by all commands: exit statuses, a parser that suggests the nearest option, argument types.
 
 argparse is sufficient: jsonargparse and tyro derive options from settings classes, so `vlm-agent --help` would import
-the settings of every command. Only `train` overrides settings; its dotted keys take a few lines here and in
-`recipe/run.py`.
+the settings of every command. The dotted keys of settings take a few lines here and in `recipe/yaml_file.py`.
 """
 
 import argparse
@@ -24,14 +23,15 @@ OK, FAILED, USAGE, QUARANTINED, INTERRUPTED = 0, 1, 2, 3, 130
 class Parser(argparse.ArgumentParser):
     """Suggests the nearest option for an unknown one.
 
-    Abbreviations are disabled, because `--split` and `--splits` are options of different commands. With `takes_keys`,
-    unknown options are accepted: they may be recipe keys. The parsed options of a command have `chosen`, the names of
-    the options on the command line, so that an option that has no effect is refused also where it repeats the default.
+    Abbreviations are disabled, because `--split` and `--splits` are options of different commands. With `keys`, unknown
+    options that begin with this prefix are accepted: they may be keys of settings. The parsed options of a command have
+    `chosen`, the names of the options on the command line, so that an option that has no effect is refused also where
+    it repeats the default.
     """
 
-    def __init__(self, takes_keys: bool = False, **options: Any) -> None:
+    def __init__(self, keys: str | None = None, **options: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
-        self.takes_keys = takes_keys
+        self.keys = keys
         self.summary = ""
         self.more_help: Callable[[], str] = str
 
@@ -45,7 +45,7 @@ class Parser(argparse.ArgumentParser):
         # Checked before argparse, which would report --input as missing where the user wrote --imput.
         leading = args if self._subparsers is None else itertools.takewhile(lambda text: text.startswith("-"), args)
         for argument in leading:
-            if argument.startswith("--") and not self.takes_keys:
+            if argument.startswith("--") and not self.takes(argument):
                 self._check_known(argument)
         found, rest = super().parse_known_args(args, namespace)
         if self._subparsers is None:
@@ -64,6 +64,10 @@ class Parser(argparse.ArgumentParser):
         action = next(action for action in self._actions if action.dest == name)
         return action.option_strings[-1] if action.option_strings else str(action.metavar)
 
+    def takes(self, argument: str) -> bool:
+        """Whether an argument may be a key of settings."""
+        return self.keys is not None and argument.startswith(f"--{self.keys}")
+
     def _check_known(self, argument: str) -> None:
         name = argument.partition("=")[0]
         known = [option for option in self._option_string_actions if option.startswith("--")]
@@ -81,7 +85,7 @@ def add_command(
     run: Callable[[argparse.Namespace], int],
     summary: str,
     description: str = "",
-    takes_keys: bool = False,
+    keys: str | None = None,
     check: Callable[[argparse.Namespace], None] = lambda options: None,
     verify: Callable[[argparse.Namespace, Any], None] = lambda options, earlier: None,
     more_help: Callable[[], str] = str,
@@ -89,14 +93,30 @@ def add_command(
     """Adds a subcommand. `check` takes the parsed options and exits if they contradict each other, or if one has no
     effect beside the others; it imports nothing heavy. `run` takes them afterwards and returns the exit status.
     `verify`, for `vlm-agent check`, takes them with the `Earlier` commands of a pipeline, and raises those errors of
-    `run` that can be known before these have run. `more_help` writes the end of the help, from registries that are
-    imported only for it."""
+    `run` that can be known before these have run. `keys` is the prefix of the keys of settings that it takes as
+    options; None: it takes none. `more_help` writes the end of the help, from registries that are imported only for it.
+    """
     text = f"{summary[0].upper()}{summary[1:]}.\n\n{description}".strip()
-    parser = commands.add_parser(name, description=text, takes_keys=takes_keys)
+    parser = commands.add_parser(name, description=text, keys=keys)
     parser.summary = summary
     parser.more_help = more_help
     parser.set_defaults(run=run, check_options=check, verify=verify, parser=parser)
     return parser
+
+
+def keys_in(options: argparse.Namespace) -> dict[str, str]:
+    """The keys of settings on the command line, `--key.sub value` or `--key.sub=value`, and their texts."""
+    found, rest = {}, list(options.rest)
+    while rest:
+        name, equals, value = rest.pop(0).partition("=")
+        if not re.fullmatch(r"--[A-Za-z_][\w.]*", name):
+            options.parser.error(f"{name!r} is not a key; write --key.subkey value")
+        if not equals:
+            if not rest or rest[0].startswith("--"):
+                options.parser.error(f"{name} needs a value")
+            value = rest.pop(0)
+        found[name.removeprefix("--")] = value
+    return found
 
 
 def refuse(options: argparse.Namespace, names: Iterable[str], reason: str) -> None:

@@ -30,7 +30,7 @@ Do the task on the phone, then press Enter or Ctrl-C here. The touches become li
 On a real phone, touch after each line "ready": the screen is read between two touches. A simulated phone is served
 over ADB; every command of a client counts. A trace counts with the actions that were performed.
 
-What is typed into a password field, and card numbers, are masked before anything is stored (docs/demonstrations.md)."""
+What is typed into a password field, and card numbers, are masked before anything is stored (docs/phones.md)."""
 
 _TICK_SECONDS = 0.1
 

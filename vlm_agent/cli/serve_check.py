@@ -71,7 +71,7 @@ def _episodes(run: Path, where: Path | None) -> "Iterator[Episode]":
     data = read_recipe(checked(run).recipe).data
     folder = data.shards if where is None else where
     if folder is None:
-        raise UserError(f"{run} drew its data; name shards to compare on with --shards")
+        raise UserError(f"{run} names no data; name shards to compare on with --shards")
     shards = ShardDataset(Path(folder), split=data.split)
     return (shards[index] for index in chosen_episodes(shards, data))
 

@@ -32,7 +32,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--thoughts",
         action="store_true",
-        help="write with each step the four texts of CoAT (docs/coat.md) and the expert's plan (docs/d_pot.md)",
+        help="write with each step the four texts of CoAT and the expert's plan (docs/data.md)",
     )
     parser.add_argument("--workers", type=count, metavar="N", help="processes (default: one per core)")
 

@@ -2,12 +2,11 @@
 
 import argparse
 import os
-import re
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from vlm_agent.cli.parser import OK, Commands, add_command, refuse, shipped_file, without_garbage_collection
+from vlm_agent.cli.parser import OK, Commands, add_command, keys_in, refuse, shipped_file, without_garbage_collection
 from vlm_agent.files.console import make_console, quiet_libraries
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ def add(commands: Commands) -> None:
         "train a recipe",
         "Any key of the recipe can be overridden: --training.steps 100 --data.mixture.google_apps=0.1\n"
         "Run the same command again to resume a stopped run.",
-        takes_keys=True,
+        keys="",
         check=_check,
         verify=_verify,
         more_help=_keys,
@@ -42,7 +41,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    overrides = _overrides(options)
+    overrides = keys_in(options)
     quiet_libraries()
 
     with without_garbage_collection(options.is_program):
@@ -91,7 +90,7 @@ def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
     from vlm_agent.recipe.run import read_recipe
     from vlm_agent.training.dry_run.start import check_recipe
 
-    recipe = read_recipe(options.config, _overrides(options))
+    recipe = read_recipe(options.config, keys_in(options))
     earlier.outputs.append(Path(recipe.output))
     earlier.runs[Path(recipe.output)] = recipe
     if recipe.data.shards is not None:
@@ -106,21 +105,6 @@ def _dry_run(recipe: "Recipe", options: argparse.Namespace, console: "Console") 
     from vlm_agent.training.dry_run.start import check_start
     from vlm_agent.training.dry_run.tables import print_dry_run
 
-    data_module = cast(ShardDataModule, data_module_of(recipe))  # `dry_run` rejects recipes that draw their data
+    data_module = cast(ShardDataModule, data_module_of(recipe))
     check_start(data_module)
     print_dry_run(console, dry_run(data_module, Target(find_gpu(options.gpu), options.gpus, options.mfu)))
-
-
-def _overrides(options: argparse.Namespace) -> dict[str, str]:
-    """The arguments that are not options of `train`: `--key.sub value` or `--key.sub=value`."""
-    overrides, rest = {}, list(options.rest)
-    while rest:
-        name, equals, value = rest.pop(0).partition("=")
-        if not re.fullmatch(r"--[A-Za-z_][\w.]*", name):
-            options.parser.error(f"{name!r} is not a recipe key; write --key.subkey value")
-        if not equals:
-            if not rest or rest[0].startswith("--"):
-                options.parser.error(f"{name} needs a value")
-            value = rest.pop(0)
-        overrides[name.removeprefix("--")] = value
-    return overrides

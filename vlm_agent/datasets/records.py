@@ -5,6 +5,9 @@ from pathlib import Path
 
 from vlm_agent.episodes import Step
 
+SIMULATED_DEVICE = "simulated_"
+"""The `device_type` of an episode on the simulated phone begins with this; all else has AITW's format."""
+
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:

@@ -9,8 +9,8 @@ from vlm_agent.datasets.shards.dataset import MANIFEST, manifest_digest, read_ma
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.card_command import offline_command, online_command
 from vlm_agent.evaluation.identity import AGENT
+from vlm_agent.evaluation.offline.about import trained_on_fact
 from vlm_agent.evaluation.offline.plan import PLAN, job
-from vlm_agent.evaluation.offline.trained_on import trained_on_fact
 from vlm_agent.evaluation.online.evaluate import ONLINE
 from vlm_agent.evaluation.scoring.dialects import SCORERS
 from vlm_agent.evaluation.scoring.metrics import OVERALL
@@ -77,7 +77,7 @@ def _about(about: Mapping[str, Any]) -> str:
 
 
 def _shares(of_run: Mapping[str, Any]) -> list[Share]:
-    """Of the overall sets; the official score next to the strict one."""
+    """The shares of the overall sets; the official score next to the strict one."""
     shares = []
     for measure, words in _MEASURES.items():
         for scorer in SCORERS:

@@ -14,13 +14,12 @@ def cost_per_episode(predictions: Path) -> dict[str, float | None]:
     """Each of `COST_FORMS`: the mean over episodes of the sum over an episode's steps; empty if the agent reports none.
 
     An episode with a step whose cost is unknown, such as one whose call failed, is left out of that mean. None if no
-    episode is left, or if the file is of an earlier version and lacks the column.
+    episode is left.
     """
     with open_predictions(predictions) as file:
-        known = [name for name in COST_FORMS if name in file.schema.names]
-        table = file.read(["episode_id", *known])
+        table = file.read(["episode_id", *COST_FORMS])
     episode = table["episode_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-    costs = dict.fromkeys(COST_FORMS) | {name: _mean(episode, table[name].to_numpy()) for name in known}
+    costs = {name: _mean(episode, table[name].to_numpy()) for name in COST_FORMS}
     return {} if all(value is None for value in costs.values()) else costs
 
 

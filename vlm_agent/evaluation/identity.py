@@ -3,12 +3,9 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from vlm_agent.action_languages import language_settings
 from vlm_agent.agents import AgentSettings
 from vlm_agent.agents.agent import GREY_PIXELS
 from vlm_agent.agents.read_screens.reader import in_words, readers_identity, readers_of
-from vlm_agent.errors import DatasetError
-from vlm_agent.files.jobs import differences
 from vlm_agent.files.pages import words
 from vlm_agent.screens.understand import Readers
 
@@ -35,10 +32,11 @@ def agent_identity(
 ) -> dict[str, Any]:
     """`readers`: of the elements of screens; None for those of the phone or the data set. `controls`: of the
     evaluation."""
-    identity: dict[str, Any] = {"agent": settings.identity(), "language": settings.language.model_dump(mode="json")}
-    # Omitted by default, so that evaluations of versions without them can be resumed.
-    if settings.text_inputs:
-        identity["text_inputs"] = list(settings.text_inputs)
+    identity: dict[str, Any] = {
+        "agent": settings.identity(),
+        "language": settings.language.model_dump(mode="json"),
+        "text_inputs": list(settings.text_inputs),
+    }
     if readers is not None:
         identity[READ_ELEMENTS] = readers_identity(readers)
     if GREY in controls and settings.grey_screens != GREY_PIXELS:
@@ -55,20 +53,6 @@ def elements_fact(identity: Mapping[str, Any]) -> dict[str, str]:
 def controls_fact(identity: Mapping[str, Any], runs: Collection[str]) -> dict[str, str]:
     """A line for reports on what a control among `runs` hides, if that differs between agents."""
     return {"grey screens": identity.get(GREY, GREY_PIXELS)} if GREY in runs else {}
-
-
-def with_current_keys(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """The identity with the current keys of its action language; an older version may have written it."""
-    try:
-        settings = language_settings(identity["language"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise DatasetError(f"the plan is damaged ({error}); evaluate into another folder") from None
-    return dict(identity) | {"language": settings.model_dump(mode="json")}
-
-
-def identity_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """One line per value that differs; `before` may have been written by an older version."""
-    return differences(with_current_keys(before), now)
 
 
 def context_fact(beyond: int, answers: int) -> dict[str, str]:

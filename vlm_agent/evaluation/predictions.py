@@ -125,10 +125,7 @@ def read_predictions(path: Path) -> list[Prediction]:
     """The rows in the order written. Raises DatasetError naming the file if `write_predictions` did not write it."""
     with open_predictions(path) as file:
         table = file.read()
-    try:
-        return [_prediction(row) for batch in table.to_batches(_ROWS_PER_GROUP) for row in batch.to_pylist()]
-    except (AttributeError, TypeError, ValueError) as error:  # in a file without checksums
-        raise DatasetError(f"{path} is damaged ({error}); {REMEDY}") from None
+    return [_prediction(row) for batch in table.to_batches(_ROWS_PER_GROUP) for row in batch.to_pylist()]
 
 
 @contextmanager
@@ -149,7 +146,7 @@ def open_predictions(path: Path) -> Iterator[ParquetReader]:
 
 
 def is_predictions_file(path: Path) -> bool:
-    """Whether `write_predictions` of any version wrote this Parquet file. Raises DatasetError if it is damaged."""
+    """Whether `write_predictions` wrote this Parquet file. Raises DatasetError if it is damaged."""
     with open_parquet(path, REMEDY) as file:
         return _VERSION_KEY in (file.schema.metadata or {})
 

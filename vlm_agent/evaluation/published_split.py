@@ -9,10 +9,10 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
+from vlm_agent.datasets.records import SIMULATED_DEVICE
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.sources.registry import SOURCES
 from vlm_agent.settings import Section
-from vlm_agent.simulator.demonstrations import is_simulated
 
 
 def is_published_data(dataset: ShardDataset) -> bool:
@@ -21,7 +21,8 @@ def is_published_data(dataset: ShardDataset) -> bool:
     source = SOURCES.get(dataset.manifest.get("source", ""))
     if source is None or not source.is_published:
         return False
-    return not any(map(is_simulated, dataset.table(["device_type"])["device_type"].unique().to_pylist()))
+    devices = dataset.table(["device_type"])["device_type"].unique().to_pylist()
+    return not any(device.startswith(SIMULATED_DEVICE) for device in devices)
 
 
 _NOT_STATED = "the benchmark file does not state its published test episodes"

@@ -113,6 +113,13 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def version_of(path: Path) -> tuple[int, ...]:
+    """What changes when a file does: its inode, size, time of content and time of inode. With the path, the key of a
+    cache of what a file holds."""
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
 def write_json(path: Path, content: object) -> None:
     """Writes a JSON file atomically, indented by one space."""
     with atomic_write(path) as temporary:

@@ -7,10 +7,8 @@ The first key of such a file is `checksum`, on a line of its own:
      "episodes": 12
     }
 
-It is the SHA-256 of the file without this line, which is byte for byte the file that earlier versions wrote. Other
-files refer to one by that digest (`content_of`), so a reference to a file of an earlier version remains valid after
-this version has written it again. Files without the line, of earlier versions and other programs, are read without the
-check.
+It is the SHA-256 of the file without this line. Other files refer to one by that digest (`content_of`). A user who
+edits a file removes the line, and other programs write none; such files are read without the check.
 """
 
 import hashlib
@@ -127,8 +125,8 @@ def content_of(path: Path, remedy: str) -> bytes:
 
 
 def _has_traces(content: bytes) -> bool:
-    """Whether a file whose first key is no checksum lost one. No file of an earlier version has a digest as its first
-    value; some have one further down."""
+    """Whether a file whose first key is no checksum lost one. No file has a digest as the value of its first
+    key."""
     first_key = content[len(_OPENING) : _LINE_LENGTH].partition(b"\n")[0] if content.startswith(_OPENING) else b""
     digits = sum(byte in b"0123456789abcdef" for byte in first_key)
     return digits >= _DIGITS or any(trace in content[:_HEAD] for trace in _TRACES)

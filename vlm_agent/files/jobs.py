@@ -10,14 +10,24 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.files import PARTIAL, file_lock, remove_partials
 from vlm_agent.files.checked_json import parsing, read_checked, write_checked
+from vlm_agent.files.console import Progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Item = TypeVar("Item")
+Entry = TypeVar("Entry")
+
+Work = Callable[[Item, Callable[[int], None]], object]
+"""What a job does with one item. The second argument is to be called with the amount that was done since the last
+call."""
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 """Errors of the file system that further writes would raise, too."""
@@ -38,7 +48,7 @@ _LONGEST = 200
 
 
 def _shortened(value: object) -> str:
-    """As JSON; a long value, such as a list of episode ids, is cut."""
+    """The value as JSON; a long value, such as a list of episode ids, is cut."""
     text = json.dumps(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"
 
@@ -59,6 +69,11 @@ class ArrayTask:
     def items(self, of_all: Sequence[Item]) -> Sequence[Item]:
         """Every `count`-th item from `index`: the share of this task."""
         return of_all[self.index :: self.count]
+
+    def report(self, console: "Console", missing: int, parts: str) -> None:
+        """Prints that this task is complete, and how many of `parts` ("4 shard(s)") wait for other tasks."""
+        text = f"Task {self.index} of {self.count} is complete; {missing} {parts} of all tasks are missing"
+        console.print(text, highlight=False)
 
 
 @dataclass(frozen=True)
@@ -177,6 +192,79 @@ class Job:
 
     def _identity(self, plan: dict) -> Any:
         return plan if self.identity_key is None else plan.get(self.identity_key)
+
+
+class ShardJob(Job):
+    """A job that makes a shard and an entry of each item, resumed item by item.
+
+    FOLDER/WORK/plan.json       `described` decides the output; other keys say where the input is on this machine
+    FOLDER/WORK/<shard>.json    the entry of an item, written after its shard: the item is done
+    FOLDER/manifest.json        written last: the job is complete
+
+    A job is a plan, and a `work` function that writes shard and entry of one item. Each task of a job array fills its
+    share of the items; one command without a task, or with `--finish`, writes the manifest.
+    """
+
+    @classmethod
+    def of(cls, folder: Path, noun: str, work: str) -> "ShardJob":
+        """The job in `folder`, which keeps plan, lock and entries in the folder `work` inside."""
+        return cls(folder, noun, f"{work}/plan.json", f"{work}/lock", identity_key="described")
+
+    def entry_path(self, shard: str) -> Path:
+        return self.plan_path.parent / f"{shard}.json"
+
+    @contextmanager
+    def started(
+        self, plan: dict, task: ArrayTask | None, compare: Callable[[dict, dict], list[str]] = differences
+    ) -> Iterator[None]:
+        """Holds the folder, alone or as a `task` of a job array, with `plan` written or verified."""
+        self.check_folder()
+        with self.locked(shared=task is not None):
+            self.write_or_verify_plan(plan, compare)
+            yield
+
+    def begin(self) -> None:
+        """To be called before shards are written or replaced: a folder with a manifest is complete."""
+        (self.folder / "manifest.json").unlink(missing_ok=True)
+
+    def fill(self, sizes: Mapping[Item, int], work: Work[Item], unit: str, console: "Console") -> None:
+        """Calls `work` with each of the items that are not done, and shows progress. `sizes`: how many of `unit` each
+        item has."""
+        if not sizes:
+            return
+        self.begin()
+        progress = Progress(console, sum(sizes.values()), unit)
+        with progress.shown():
+            for number, item in enumerate(sizes, 1):
+                label = f"shard {number} of {len(sizes)}"
+                work(item, lambda count, label=label: progress.advance(count, label))  # type: ignore[misc]
+                progress.advance(0, label, is_stage_end=True)
+
+
+def all_done(entries: Mapping[str, Entry | None], participle: str, items: str = "shards") -> dict[str, Entry]:
+    """The entries, by name. Raises DatasetError that names the first ones that are None: not `participle` yet."""
+    missing = [name for name, entry in entries.items() if entry is None]
+    if missing:
+        examples = ", ".join(missing[:_NAMED]) + (", …" if len(missing) > _NAMED else "")
+        raise DatasetError(
+            f"{len(missing)} of {len(entries)} {items} are not {participle} yet ({examples}); run their part of the "
+            "job array again, or the same command without --shard-index"
+        )
+    return {name: entry for name, entry in entries.items() if entry is not None}
+
+
+_NAMED = 5
+
+
+def time_left(written: Sequence[tuple[float, int]], left: int) -> timedelta | None:
+    """The time for `left` more at the speed between the first and the last of `written`: (seconds, size) in order.
+
+    The size of the first does not count, because its start is unknown. None with fewer than two, and with 0 left.
+    """
+    if not left or len(written) < 2 or written[-1][0] == written[0][0]:
+        return None
+    done = sum(size for _, size in written[1:])
+    return timedelta(seconds=left / max(done, 1) * (written[-1][0] - written[0][0]))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ or drop rows. A `ParquetWriter` therefore adds a block between the data and the 
     the number of sums, 4 bytes
     the marker of such a block; its name is also a key of the footer's metadata
 
-Files without the block, of earlier versions and other programs, are read without these checks.
+Files of other programs have no such block, and are read without these checks.
 """
 
 import hashlib

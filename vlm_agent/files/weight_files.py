@@ -15,6 +15,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from vlm_agent.errors import CheckpointError
+from vlm_agent.files import version_of
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _ADAPTER = "adapter_model.safetensors"
@@ -63,7 +64,7 @@ def check_folder(folder: Path, weights: bool = True) -> None:
 
 def check_file(path: Path) -> None:
     """Raises CheckpointError, one line that names the file, where the file of a checkpoint is damaged."""
-    if (problem := _problem_of(path)) is not None:
+    if (problem := _problem_of(path, version_of(path))) is not None:
         raise CheckpointError(f"{path} {problem}")
 
 
@@ -104,13 +105,8 @@ def check_digest(
         )
 
 
-def _problem_of(path: Path) -> str | None:
-    status = path.stat()
-    return _problem(path, (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
-
-
 @cache
-def _problem(path: Path, version: tuple[int, ...]) -> str | None:
+def _problem_of(path: Path, version: tuple[int, ...]) -> str | None:
     """What is wrong with a file of a checkpoint, and what to do, as the end of a sentence; None if nothing is."""
     size = version[1]
     with path.open("rb") as file:

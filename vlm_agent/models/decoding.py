@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol, runtime_checkable
 
 import torch
+from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
@@ -67,14 +68,17 @@ class Decoder(Protocol):
         """
 
 
-class CausalDecoder(Decoder):
-    """Greedy decoding of a causal language model whose positions count its tokens.
+def accept_masks(language_model: PreTrainedModel) -> None:
+    """Sets PyTorch's attention, in place. That of packed rows accepts no masks, which steps behind a cache need."""
+    language_model.set_attn_implementation("sdpa")
 
-    Needs an attention implementation that accepts masks: "sdpa", not flash-attn.
-    """
+
+class CausalDecoder(Decoder):
+    """Greedy decoding of a causal language model whose positions count its tokens."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
+        accept_masks(self.transformer)
 
     @property
     @abstractmethod

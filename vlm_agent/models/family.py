@@ -21,14 +21,12 @@ from vlm_agent.models.pretrained import (
     complete_model,
     explain_load_errors,
     hub_options,
-    language_configuration,
     load_configuration,
     nearest,
-    whole_configuration,
+    source_configuration,
     whole_model,
 )
-from vlm_agent.models.weights import parts_of
-from vlm_agent.models.weights.adapters import without_adapter
+from vlm_agent.models.weights.adapters import parts_of, without_adapter
 from vlm_agent.recipe.model import ModelRecipe, Source
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import ScreenRule
@@ -46,8 +44,9 @@ class Processor:
 
     `screens`: the sizes of prepared screens, and the visual tokens of each. `template`: the text around goals, screens
     and actions. `collate`: sentences to a batch, which holds the keyword arguments of the model's forward and the
-    columns `loss.NOT_FOR_MODELS`; see `models/transfer.py` for what of it moves to the device. `label_grid`: (rows,
-    columns) of a screen's element labels, None for a model without an element loss.
+    columns `loss.NOT_FOR_MODELS`. Its tensors, also those in dictionaries, move to the device; NumPy arrays and numbers
+    stay on the host, where they decide shapes without waiting for the GPU. `label_grid`: (rows, columns) of a screen's
+    element labels, None for a model without an element loss.
     `sentence_kinds`: the values of `data.sentences` that the family can collate. `screens_as_html`: a screen is its
     elements as text, and the model reads no pixels.
     """
@@ -104,7 +103,7 @@ class ModelFamily(Protocol):
     def configure(self, recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
         """The configuration of the recipe's model, without reading weights. Raises CheckpointError if it cannot be
         loaded or does not fit the recipe."""
-        return whole_configuration(source_of(recipe), vocab_size=len(tokenizer))
+        return source_configuration(source_of(recipe), vocab_size=len(tokenizer))
 
     def build(self, recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
         """The model of the recipe, in its dtype. Random weights come from torch's global generator.
@@ -136,14 +135,11 @@ class ModelFamily(Protocol):
         """Sets what weights do not determine, such as the attention implementation, in place."""
         return model
 
-    def use_masked_attention(self, model: PreTrainedModel) -> None:
-        """Sets an attention that accepts the masks of decoding, in place; packed rows need another. By default, the
-        model's own does."""
-        return
-
     def processor(self, config: PretrainedConfig) -> Processor: ...
 
-    def decoder(self, model: PreTrainedModel) -> Decoder: ...
+    def decoder(self, model: PreTrainedModel) -> Decoder:
+        """The decoder of the model, whose attention it sets to one that accepts masks; packed rows need another."""
+        ...
 
     def cost(self, config: PretrainedConfig) -> CostModel:
         """Raises UnknownCostError for a model whose cost cannot be computed."""
@@ -221,7 +217,7 @@ def _with_vision(model_type: str | None) -> ModelFamily:
 
 
 def _text_family(source: Source) -> ModelFamily:
-    model_type = language_configuration(source).model_type
+    model_type = source_configuration(source, "language_model").model_type
     if model_type not in TEXT_FAMILIES:
         raise CheckpointError(
             f"model.language_model: models of type {model_type!r} are not supported as text models; supported are "
@@ -243,6 +239,15 @@ def saved_configuration(folder: Path) -> PretrainedConfig:
 
 def processor_of(config: PretrainedConfig) -> Processor:
     return family_of(config).processor(config)
+
+
+def context_of(config: PretrainedConfig) -> int | None:
+    """The context length of a language model: its `max_position_embeddings`, None if the configuration has none (T5 has
+    relative positions).
+
+    Longer inputs run without an error, and the model predicts worse.
+    """
+    return getattr(config.get_text_config(), "max_position_embeddings", None)
 
 
 def decoder_of(model: PreTrainedModel | PeftModel) -> Decoder:

@@ -1,4 +1,4 @@
-"""The connection to huggingface.co, which names of checkpoints need."""
+"""Names of checkpoints on huggingface.co: the connection that they need, and the files in the cache."""
 
 from functools import cache
 from pathlib import Path
@@ -10,10 +10,11 @@ from huggingface_hub.utils import validate_repo_id
 
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files import read_json
+from vlm_agent.files.weight_files import INDEX, WEIGHTS
 from vlm_agent.models.proxies import usable_proxy
 from vlm_agent.recipe.model import Source
 
-CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+CONFIG = "config.json"
 _SECONDS = 5.0
 
 
@@ -34,7 +35,7 @@ def check_files(source: Source, key: str) -> None:
     if source.checkpoint is None:
         return
     name, is_folder = f"{key} {source.location!r}", Path(source.location).is_dir()
-    if not is_folder and not _is_hub_name(source.location):
+    if not is_folder and not is_hub_name(source.location):
         raise CheckpointError(f"{name}: no such folder exists; correct the path, or give a name on huggingface.co")
     if not is_folder and not constants.is_offline_mode():
         return
@@ -50,7 +51,8 @@ def check_files(source: Source, key: str) -> None:
     )
 
 
-def _is_hub_name(location: str) -> bool:
+def is_hub_name(location: str) -> bool:
+    """Whether the hub could have a checkpoint of this name."""
     try:
         validate_repo_id(location)
     except HFValidationError:
@@ -72,7 +74,15 @@ def _missing_file(source: Source) -> str | None:
 def _file_of(source: Source, name: str) -> Path | None:
     if (folder := Path(source.location)).is_dir():
         return folder / name if (folder / name).is_file() else None
-    found = try_to_load_from_cache(source.location, name, revision=source.revision)
+    return cached_path(source.location, name, source.revision)
+
+
+def cached_path(name: str, file: str, revision: str | None) -> Path | None:
+    """A file of a `name` on the hub, in the cache. None if it is not there, or if the hub could not have this name."""
+    try:
+        found = try_to_load_from_cache(name, file, revision=revision)
+    except HFValidationError:
+        return None
     return Path(found) if isinstance(found, str) else None
 
 

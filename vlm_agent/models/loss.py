@@ -1,4 +1,4 @@
-"""The loss of every model family, the output of its forward pass, and the targets of a batch.
+"""What the forward passes of all families share: visual tokens among embeddings, the loss, and the targets of a batch.
 
 Two conventions for labels. `labels`: unshifted, beside the input tokens; the output at position i predicts label i + 1
 (decoder-only models). `shift_labels`: beside the outputs; the output at position i predicts label i (encoder-decoder
@@ -6,11 +6,13 @@ models, whose labels are a sequence of their own). The columns `kinds`, `roles` 
 its labels. A batch may hold several sequences: all columns are (B, L).
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+from torch import nn
 from torch.nn import functional
 from transformers.utils import ModelOutput
 
@@ -38,6 +40,15 @@ class SupervisedOutput(ModelOutput):
     token_losses: torch.Tensor | None = None
     action_loss: torch.Tensor | None = None
     element_loss: torch.Tensor | None = None
+
+
+def filled(embeddings: torch.Tensor, places: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """Embeddings (B, L, width) with `tokens` (n, width) at `places`, int64 (n,), of the B * L flattened positions.
+
+    The same values as `masked_scatter`, whose backward pass waits for the GPU to count the mask.
+    """
+    rows = embeddings.flatten(0, 1)
+    return rows.index_copy(0, places, tokens.to(rows.dtype)).view_as(embeddings)
 
 
 def supervise(
@@ -117,3 +128,38 @@ class Targets:
         """float64 (): the sum of the weights of all supervised tokens."""
         weights = 1 if self.weights is None else self.weights
         return (self.supervised * weights).sum(dtype=torch.float64)
+
+
+class ReadsRows(nn.Module):
+    """A mixin before a model class of transformers: a second forward pass, over packed rows.
+
+    `forward` calls `read_row` for a batch with `row_argument`, and transformers' own forward pass for any other.
+    Weights, their names and `generate` stay transformers' own.
+    """
+
+    row_argument: ClassVar[str]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.forward = _or_row(super().forward)
+
+    @classmethod
+    def is_custom_code(cls) -> bool:
+        """False: published checkpoints use old weight names, which transformers converts at loading and saving only for
+        its own classes; otherwise these weights would stay random."""
+        return False
+
+    def read_row(self, *args: Any, **batch: Any) -> Any:
+        """The loss of a batch; its first argument is `row_argument`."""
+        raise NotImplementedError
+
+
+def _or_row(forward: Callable) -> Callable:
+    """The signature is unchanged, because `generate` inspects it."""
+
+    @functools.wraps(forward)
+    def forward_or_row(self: ReadsRows, *args: Any, **batch: Any) -> Any:
+        row = batch.pop(self.row_argument, None)
+        return forward(self, *args, **batch) if row is None else self.read_row(row, **batch)
+
+    return forward_or_row

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import (
@@ -26,22 +25,17 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files.installation import install_line
 from vlm_agent.files.weight_files import check_file, check_folder, refuse_missing_folder
-from vlm_agent.models.hub import settle_connection
+from vlm_agent.models.hub import CONFIG, cached_path, settle_connection
 from vlm_agent.recipe.model import Source
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 
 
-def whole_configuration(source: Source, key: str = "vlm", **overrides: Any) -> PretrainedConfig:
-    """The configuration of a whole model. `key`: the recipe's key of the source. `overrides`: keys that replace those
-    of a source with random weights."""
+def source_configuration(source: Source, key: str = "vlm", **overrides: Any) -> PretrainedConfig:
+    """The configuration of a source, without reading weights. `key`: the recipe's key of the source. `overrides`: keys
+    that replace those of a source with random weights. Raises CheckpointError if it cannot be loaded."""
     if source.config is not None:
         return configuration(source, key, **overrides)
-    return _configuration_of(source, key)
-
-
-def _configuration_of(source: Source, key: str) -> PretrainedConfig:
-    """The configuration of a checkpoint, without reading weights."""
     with explain_load_errors(source, key):
         return load_configuration(source.location, _name(source, key), **hub_options(source))
 
@@ -141,13 +135,6 @@ def _surplus(unexpected: Sequence[str], model: PreTrainedModel, whole: bool) -> 
 _DIGITS = re.compile(r"\d+")
 
 
-def language_configuration(source: Source) -> PretrainedConfig:
-    """A language model's configuration, without reading weights. Raises CheckpointError if it cannot be loaded."""
-    if source.config is not None:
-        return configuration(source, "language_model")
-    return _configuration_of(source, "language_model")
-
-
 def language_model(source: Source, vocabulary: int, dtype: torch.dtype) -> PreTrainedModel:
     """In `dtype` if read from safetensors (7 B weights are 27 GB in float32), else in float32."""
     if source.config is not None:
@@ -171,10 +158,8 @@ def language_model(source: Source, vocabulary: int, dtype: torch.dtype) -> PreTr
 
 
 def vision_configuration(source: Source) -> PretrainedConfig:
-    if source.config is not None:
-        return configuration(source, "vision")
-    config = _configuration_of(source, "vision")
-    return getattr(config, "vision_config", config)
+    config = source_configuration(source, "vision")
+    return config if source.config is not None else getattr(config, "vision_config", config)
 
 
 def vision_tower(source: Source) -> PreTrainedModel:
@@ -324,13 +309,8 @@ def _check(source: Source, folder: Path, name: str, weights: bool) -> None:
 
 def _cached_folder(source: Source) -> Path | None:
     """The files of a name on the hub that were downloaded."""
-    if Path(source.location).is_dir():
-        return None
-    try:
-        cached = try_to_load_from_cache(source.location, "config.json", revision=source.revision)
-    except ValueError:  # no name that the hub could have
-        return None
-    return Path(cached).parent if isinstance(cached, str) else None
+    config = None if Path(source.location).is_dir() else cached_path(source.location, CONFIG, source.revision)
+    return None if config is None else config.parent
 
 
 def _advice(source: Source, key: str, reason: str) -> str:

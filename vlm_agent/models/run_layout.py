@@ -24,6 +24,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from vlm_agent.errors import CheckpointError
+from vlm_agent.files import version_of
 from vlm_agent.files.checked_json import parsing, read_checked
 from vlm_agent.files.weight_files import check_file
 from vlm_agent.models.weights.adapters import ADAPTER_WEIGHTS
@@ -183,8 +184,7 @@ def _digest_of_version(path: Path, version: tuple[int, ...]) -> str:
 
 
 def _digest(path: Path) -> str:
-    status = path.stat()
-    return _digest_of_version(path.absolute(), (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+    return _digest_of_version(path.absolute(), version_of(path))
 
 
 def _of_checkpoint(folder: Path) -> dict[str, str]:

@@ -40,7 +40,7 @@ def start_layer(layer: LlamaDecoderLayer, blind: int) -> tuple[torch.Tensor, tor
 
 
 def slow_dimensions(count: int, frequencies: torch.Tensor) -> list[int]:
-    """Those of the first `count` dimensions of a head that can match content at any distance.
+    """The dimensions, among the first `count` of a head, that can match content at any distance.
 
     `frequencies`: radians per token of the first half of its dimensions; the second half has the same.
     """

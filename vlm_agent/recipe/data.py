@@ -15,12 +15,9 @@ from pydantic import (
     model_validator,
 )
 
-from vlm_agent.recipe.drawn import DrawnRecipe
 from vlm_agent.recipe.plan import PlanRecipe
 from vlm_agent.recipe.references import ReferencesRecipe
-from vlm_agent.settings import Section, either
-
-_WITH_DRAWN = ("drawn", "workers")
+from vlm_agent.settings import Section
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ AllOrNumber = Annotated[NonNegativeInt | None, BeforeValidator(lambda value: Non
 
 
 class CoatRecipe(Section):
-    """The texts of Chain-of-Action-Thought (Android in the Zoo) that a run reads and learns; see docs/coat.md.
+    """The texts of Chain-of-Action-Thought (Android in the Zoo) that a run reads and learns; see docs/training.md.
 
     `screen`: the description of the current screen is read. `result`: the result of the previous action is read.
     `think`, `action`: the thought and the description of the action are learned, before the action, with the loss
@@ -106,7 +103,7 @@ class CoatRecipe(Section):
 
 
 class DataRecipe(Section):
-    """`shards`: a converted folder. `drawn`: screens drawn during training, which exclude every key but `workers`.
+    """`shards`: a converted folder. Without shards and chats the recipe of a finished run is read, and trains no other.
 
     `sentences`: a `trajectory` is an episode in one sentence; `elements` are `items` questions about single screens;
     `chain_of_actions` makes each step a source and a target (Auto-UI).
@@ -137,12 +134,9 @@ class DataRecipe(Section):
     padding; screen descriptions do not count.
     """
 
-    REPLACES = either("shards", "drawn")
-
     shards: str | None = None
     chats: str | None = None
     prompt_weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    drawn: DrawnRecipe | None = None
     split: str = "train"
     sentences: str = "trajectory"
     items: PositiveInt = 12
@@ -188,10 +182,6 @@ class DataRecipe(Section):
             raise ValueError(
                 f"chats has an effect only with sentences: chat, not {self.sentences}; set it, or remove chats"
             )
-        if self.shards is not None and self.drawn is not None:
-            raise ValueError("shards and drawn exclude each other; remove one of them")
-        if self.shards is None and self.drawn is None:
-            raise ValueError("the source is missing; set shards or drawn")
         if self.control is not None and not self.sentence_options.controls:
             allowed = " or ".join(name for name, options in SENTENCES.items() if options.controls)
             raise ValueError(f"control needs sentences: {allowed}")
@@ -200,8 +190,6 @@ class DataRecipe(Section):
         if excluded := self.model_fields_set & _keys_of_others(self.sentences):
             names = " or ".join(name for name, options in SENTENCES.items() if excluded & set(options.keys))
             raise ValueError(f"remove {', '.join(sorted(excluded))}; it has an effect only with sentences: {names}")
-        if self.drawn is not None and (excluded := self.model_fields_set - {"shards", *_WITH_DRAWN}):
-            raise ValueError(f"remove {', '.join(sorted(excluded))}; it has no effect with drawn")
         return self
 
     def _only_its_source(self) -> "DataRecipe":
@@ -235,23 +223,12 @@ class DataRecipe(Section):
 
     @model_serializer(mode="wrap")
     def _allowed_keys(self, serialise: SerializerFunctionWrapHandler) -> dict:
-        """Omits the keys that `drawn` or the kind of sentences excludes, so that a saved recipe is valid, and `coat`
-        and `plan` without a part and `_ABSENT_IF_NONE`, so that it equals the recipe of an earlier version."""
+        """Omits the keys that the kind of sentences excludes, so that a saved recipe is valid."""
         content = serialise(self)
-        if not self.coat.is_on:
-            content.pop("coat", None)
-        if not self.plan.is_on:
-            content.pop("plan", None)
-        content = {key: content[key] for key in content if content[key] is not None or key not in _ABSENT_IF_NONE}
         if allowed := self.sentence_options.alone:
             return {key: content[key] for key in content if key in allowed}
-        if self.drawn is not None:
-            return {key: content[key] for key in content if key in _WITH_DRAWN}
         excluded = _keys_of_others(self.sentences)
         return {key: content[key] for key in content if key not in excluded}
-
-
-_ABSENT_IF_NONE = ("history", "past_screens", "references")
 
 
 def _keys_of_others(sentences: str) -> set[str]:

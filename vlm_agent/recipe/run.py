@@ -1,6 +1,6 @@
 """A recipe: everything that decides a training run, read from YAML and validated. The command line may override keys.
 
-`data.py`, `model.py`, `training.py` and `drawn.py` hold its sections. The resolved recipe is saved in the run folder
+`data.py`, `model.py` and `training.py` hold its sections. The resolved recipe is saved in the run folder
 and is itself a valid recipe.
 """
 
@@ -13,7 +13,7 @@ from vlm_agent.action_languages import ChosenLanguage, default_settings
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.model import ModelRecipe
-from vlm_agent.recipe.training import TrainingRecipe, ValidationRecipe
+from vlm_agent.recipe.training import TrainingRecipe
 from vlm_agent.recipe.yaml_file import override, read_mapping, validated
 from vlm_agent.settings import Section
 
@@ -39,11 +39,6 @@ class Recipe(Section):
         no_packing = self.data.sentence_options.no_packing
         if no_packing is not None and (self.training.batch_tokens or self.data.max_tokens):
             raise ValueError(no_packing)
-        if self.data.drawn is not None and (self.training.batch_tokens or self.training.epochs):
-            raise ValueError("drawn screens are endless and of unknown length; give training.steps and .batch_size")
-        validation = self.training.validation
-        if self.data.drawn is not None and validation is not None and validation.split != ValidationRecipe().split:
-            raise ValueError("remove training.validation.split; drawn screens have no splits")
         budget = self.training.batch_tokens
         if budget is not None and self.data.max_tokens is not None and self.data.max_tokens > budget:
             raise ValueError("data.max_tokens must not be greater than training.batch_tokens; every sentence must fit")

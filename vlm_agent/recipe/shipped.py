@@ -12,7 +12,6 @@ from vlm_agent.files.installation import ROOT
 
 FOLDERS = {
     "recipes": "*.yaml",
-    "recipes/screens": "*.yaml",
     "recipes/comparison": "*.yaml",
     "eval": "*.yaml",
     "eval/agents": "*.yaml",

@@ -61,8 +61,8 @@ class OptimizerRecipe(Section):
 
 
 class ValidationRecipe(Section):
-    """Every `steps` steps the loss and exact actions of `episodes` episodes of `split` are measured, or of as many
-    drawn lessons. The episodes are spread evenly over the subsets."""
+    """Every `steps` steps the loss and exact actions of `episodes` episodes of `split` are measured. The episodes are
+    spread evenly over the subsets."""
 
     split: str = "validation"
     episodes: PositiveInt = 64

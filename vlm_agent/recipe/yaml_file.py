@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.shipped import FOLDERS, suggestion
-from vlm_agent.settings import Section, chosen_from, naming_file
+from vlm_agent.settings import Section, chosen_from
 
 SectionT = TypeVar("SectionT", bound=Section)
 
@@ -58,12 +58,18 @@ def _hint(path: Path, problem: OSError) -> str:
 def override(
     section: type[Section], content: dict[str, Any], overrides: Mapping[str, str], error: type[UserError]
 ) -> None:
-    """Sets dotted keys of `content`, from which settings of class `section` are read, to YAML texts.
+    """`set_keys` with the values that YAML texts hold. Raises `error` naming the key of a text that is not YAML."""
+    set_keys(section, content, override_values(overrides, error), error)
 
-    A key that is set removes those that it excludes (`Section.REPLACES`), except other overrides. Raises `error` naming
-    the key.
+
+def set_keys(
+    section: type[Section], content: dict[str, Any], values: Mapping[str, Any], error: type[UserError]
+) -> None:
+    """Sets dotted keys of `content`, from which settings of class `section` are read.
+
+    A key that is set removes those that it excludes (`Section.REPLACES`), except others of `values`. Raises `error`
+    naming the key.
     """
-    values = {key: _override_value(key, text, error) for key, text in overrides.items()}
     kept = {key for key, value in values.items() if value is not None}
     for key, value in values.items():
         *sections, last = key.split(".")
@@ -80,11 +86,16 @@ def override(
         place[last] = value
 
 
-def _override_value(key: str, text: str, error: type[UserError]) -> Any:
-    try:
-        return read_value(text)
-    except yaml.YAMLError:
-        raise error(f"--{key}: {text!r} is not valid YAML") from None
+def override_values(overrides: Mapping[str, str], error: type[UserError], prefix: str = "") -> dict[str, Any]:
+    """The values of YAML texts by key. `prefix`: of the keys on the command line. Raises `error` naming the key of a
+    text that is not YAML."""
+    values = {}
+    for key, text in overrides.items():
+        try:
+            values[key] = read_value(text)
+        except yaml.YAMLError:
+            raise error(f"--{prefix}{key}: {text!r} is not valid YAML") from None
+    return values
 
 
 def _section_at(section: type[Section], key: str) -> type[Section]:
@@ -113,8 +124,7 @@ def _in_one_line(problem: Exception) -> str:
 def validated(section: type[SectionT], content: Mapping[str, Any], where: str, error: type[UserError]) -> SectionT:
     """`content` as settings. Raises `error`, one line for each key that is unknown, missing or of the wrong type."""
     try:
-        with naming_file(where):
-            return section(**content)
+        return section(**content)
     except ValidationError as problems:
         lines = [f"{where}: {_explain(problem, section, content)}" for problem in problems.errors()]
         raise error("\n".join(lines)) from None

@@ -14,7 +14,7 @@ LONGEST_SIDE = 1400
 """Screens are scaled down to it before they are drawn on, in pixels."""
 
 NARROWEST, HEADING, MARGIN = 240, 36, 12
-"""Of a column, in pixels: least width, height of its heading, and distance to the next one."""
+"""The sizes of a column, in pixels: least width, height of its heading, and distance to the next one."""
 
 
 def draw_stages(pixels: np.ndarray, understood: Understood) -> Image.Image:

@@ -30,7 +30,7 @@ PACKAGES = ("rapidocr", "onnxruntime", "cv2")
 
 
 CACHED = "all lines"
-"""What a file of the cache holds. Files of versions that held something else have other names."""
+"""What a file of the cache holds. It is part of the name of each file."""
 
 
 class TextSettings(Section):
@@ -182,7 +182,7 @@ def windows_of(size: tuple[int, ...], longest_side: int) -> list[Window]:
 
 
 def without_repeats(texts: Sequence[Text]) -> tuple[Text, ...]:
-    """Of texts that overlap by more than half of the smaller one only the largest, in reading order.
+    """The texts, and only the largest of those that overlap by more than half of the smaller one, in reading order.
 
     A line that a window cuts is smaller than the same line in the next window.
     """

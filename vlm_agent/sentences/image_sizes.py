@@ -67,7 +67,7 @@ class FixedScreens:
 
 
 NO_PIXELS = FixedScreens((1, 1), 0)
-"""Of a model that reads no pixels: a screen has no visual token."""
+"""The screens of a model that reads no pixels: a screen has no visual token."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class ReferenceLines:
 
     @property
     def digest(self) -> bytes:
-        """Of what decides the lines beside the training episodes; empty without references."""
+        """The digest of what decides the lines beside the training episodes; empty without references."""
         return b""
 
     def write(self, run: Path) -> None:

@@ -146,7 +146,7 @@ class StepSentences(Tokens):
         """The source of step `number`, with the texts that are known there. Raises TooLongError as `source` does."""
         screen = episode.steps[number].screen
         if self.thoughts.parts.read:
-            screen = replace(screen, texts=texts_at(episode, number))
+            screen = replace(screen, notes=texts_at(episode, number))
         return self.source(episode.goal, episode.steps[:number], screen)
 
     def source(self, goal: str, past: Sequence[Step], screen: Screen) -> Source:
@@ -188,7 +188,7 @@ class StepSentences(Tokens):
 
     def target(self, steps: Sequence[Step]) -> list[Segment]:
         """The target of the first of `steps`, with the end mark; the others are those that follow it."""
-        thoughts, plan = self.thoughts.learned(steps[0].coat), self._plan(steps)
+        thoughts, plan = self.thoughts.learned(steps[0].notes), self._plan(steps)
         kind = ACTION_NAMES.index(steps[0].action.name)
         return [
             *written(thoughts, "thought", self.thoughts.parts.think_weight),
@@ -198,7 +198,7 @@ class StepSentences(Tokens):
         ]
 
     def target_text(self, steps: Sequence[Step]) -> str:
-        thoughts = "".join(self.thoughts.learned(steps[0].coat))
+        thoughts = "".join(self.thoughts.learned(steps[0].notes))
         return f"{thoughts} {self._plan(steps)} {self._decision(steps[0])}".removeprefix("" if thoughts else " ")
 
     def is_writable(self, step: Step) -> bool:
@@ -258,7 +258,7 @@ class StepSentences(Tokens):
         recent = past[-self.history :] if self.history else ()
         actions = [self.language.encode(step.action, step.screen) for step in recent]
         elements = [SCREEN, *html.element_texts(screen.elements or ())] if self.elements else []
-        after_goal = [*self.thoughts.read(screen.texts), *elements]
+        after_goal = [*self.thoughts.read(screen.notes), *elements]
         return [HISTORY] if self.history else [], actions, html.one_line(f"{GOAL} {goal}"), after_goal
 
     def _plan(self, steps: Sequence[Step]) -> str:

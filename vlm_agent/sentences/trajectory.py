@@ -28,7 +28,7 @@ from typing import cast
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.action_languages.names import spoken_name, touched_name
-from vlm_agent.episodes import ACTION_NAMES, Action, Episode, PlanTexts, Screen, Step
+from vlm_agent.episodes import ACTION_NAMES, NO_NOTES, Action, Episode, Screen, Step
 from vlm_agent.errors import UserError
 from vlm_agent.sentences import NO_ACTION, Sentence
 from vlm_agent.sentences.html import screen_html
@@ -162,20 +162,20 @@ class TrajectorySentences(Tokens):
         feeds; empty without `past`."""
         if self.past is None:
             return []
-        static = self.thoughts.plans.static(episode.steps[0].plan) if number else []
+        static = self.thoughts.plans.static(episode.steps[0].notes) if number else []
         steps = episode.steps[self.past.first_in_words(number) : self.past.first_shown(number)]
         return [*static, *([WORDS_HEADING] if steps else []), *map(self.in_words, steps)]
 
     def in_words(self, step: Step) -> str:
         """An earlier step as a line: its immediate step if `data.plan.step` is on, else its action as the language
         writes it without its screen."""
-        words = self.thoughts.plans.in_words(step.plan)
+        words = self.thoughts.plans.in_words(step.notes)
         return line_of(words or self.language.in_words(step.action, step.screen))
 
     def _past_step(self, episode: Episode, number: int, is_first: bool) -> list[Segment]:
         """An earlier step without a loss. `is_first`: its screen is the first of the sentence."""
         step = episode.steps[number]
-        lines = [*self.thoughts.plans.learned(step.plan, is_past=True), *self.thoughts.learned(step.coat)]
+        lines = [*self.thoughts.plans.learned(step.notes, is_past=True), *self.thoughts.learned(step.notes)]
         text = self.language.encode(step.action, step.screen)
         return [
             *self._screen(episode, number, is_first, is_past=True),
@@ -191,7 +191,7 @@ class TrajectorySentences(Tokens):
         names_target = target is not None and _names_swipe_target(episode.goal, number)
         text = self.language.encode(step.action, step.screen, target if names_target else None)
         plans = self.thoughts.plans.at(is_first=number == 0)
-        lines, thoughts = plans.learned(step.plan), self.thoughts.learned(step.coat)
+        lines, thoughts = plans.learned(step.notes), self.thoughts.learned(step.notes)
         screen = self._screen(episode, number, is_first)
         if not (with_unwritable or self.writes(text)):
             return [*screen, *texts([*lines, *thoughts, text], ASSISTANT), Segment(mark=self.end_mark)]
@@ -212,8 +212,8 @@ class TrajectorySentences(Tokens):
         Raises UserError for a step without the plan that is read.
         """
         step = episode.steps[number]
-        known = texts_at(episode, number) if self.thoughts.parts.read else None
-        lines = [*self.thoughts.read(known), *self.thoughts.plans.read(step.plan, is_past)]
+        known = texts_at(episode, number) if self.thoughts.parts.read else NO_NOTES
+        lines = [*self.thoughts.read(known), *self.thoughts.plans.read(step.notes, is_past)]
         return [
             *self.before_screen(is_first, lines),
             self.shown(step),
@@ -265,7 +265,7 @@ class TrajectorySentences(Tokens):
         """
         if self.past is None:
             return [self.build(episode, with_unwritable=True)]
-        later = with_plan_of_first_step(episode, ()) if self.thoughts.plans.parts.is_static else episode
+        later = with_plan_of_first_step(episode, "") if self.thoughts.plans.parts.is_static else episode
         numbers = range(len(episode))
         return [self.build_step(later if number else episode, number, with_unwritable=True) for number in numbers]
 
@@ -344,11 +344,10 @@ def _shown(segments: Sequence[Segment]) -> bool:
     return any(segment.screen is not None for segment in segments)
 
 
-def with_plan_of_first_step(episode: Episode, plan: tuple[str, ...]) -> Episode:
+def with_plan_of_first_step(episode: Episode, plan: str) -> Episode:
     """The episode with another plan at its first step."""
     first, *others = episode.steps
-    texts = PlanTexts(plan, "" if first.plan is None else first.plan.step)
-    return replace(episode, steps=(replace(first, plan=texts), *others))
+    return replace(episode, steps=(replace(first, notes={**first.notes, "plan": plan}), *others))
 
 
 def line_of(text: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from vlm_agent.datasets.records import SIMULATED_DEVICE
 from vlm_agent.datasets.sources.aitw import write_episodes
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import DatasetError
@@ -56,17 +57,9 @@ def simulate_episode(
     return Episode(str(number), task.subset, task.goal, steps, device_type(size), phone.theme.api_level), task
 
 
-_DEVICE = "simulated_"
-
-
 def device_type(size: tuple[int, int]) -> str:
     """The device of episodes on a phone whose screen is `size` (height, width) pixels."""
-    return f"{_DEVICE}{size[1]}x{size[0]}"
-
-
-def is_simulated(device: str) -> bool:
-    """Whether a `device_type` is that of a simulated phone."""
-    return device.startswith(_DEVICE)
+    return f"{SIMULATED_DEVICE}{size[1]}x{size[0]}"
 
 
 @dataclass(frozen=True)

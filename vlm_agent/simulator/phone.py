@@ -56,7 +56,7 @@ def random_popup(app: str, rng: random.Random, shuffle_buttons: bool = False) ->
 
 
 MAX_SCALE = 8
-"""Of the default size, a screen of 3,584 × 1,664 pixels."""
+"""The largest multiple of the default size, a screen of 3,584 × 1,664 pixels."""
 
 
 def check_scale(scale: int) -> None:

@@ -1,3 +1,3 @@
-"""The run: recipe, data, optimiser, trainer."""
+"""The run: recipe, data, model, loop, run folder."""
 
-import vlm_agent.models  # noqa: F401 (makes torchvision importable before transformers' Trainer looks for it)
+import vlm_agent.models  # noqa: F401 (makes torchvision importable before peft looks for it)

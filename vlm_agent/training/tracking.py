@@ -1,8 +1,9 @@
-"""`training.track`: the figures of RUN/progress.jsonl and the recipe, in Weights & Biases, trackio or MLflow.
+"""The figures of RUN/progress.jsonl, and the recipe, in TensorBoard and in the tracker of `training.track`.
 
-transformers' own callbacks log them. `Tracking` is one of those callbacks, limited to what a person who shares the
-result expects: the recipe in place of Trainer's arguments, no configuration of the model, which names local folders,
-and no weights. Rank 0 alone tracks. The environment variables of a tracker set its server, project and folder.
+A tracker is a context manager: it starts or continues a run, yields the function `log(step, figures)`, and ends the
+run. An error in between leaves the run open, which its tracker then shows as crashed. Rank 0 alone tracks. A tracker
+receives no weights, no configuration of the model, which names local folders, and nothing about the machine. The
+environment variables of a tracker set its server, project and folder.
 
 RUN/tracking.json   {"tracker": "wandb", "run": "…", "name": "…"}: the run that a resumed training continues
 
@@ -10,178 +11,155 @@ A tracker cannot forget steps. Those that a resumed training repeats are logged 
 except in the first line (`run_folder/progress.py`).
 """
 
+import importlib.util
 import os
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-from transformers.integrations.integration_utils import (
-    get_reporting_integration_callbacks,
-    is_mlflow_available,
-    is_trackio_available,
-    is_wandb_available,
-)
 
 from vlm_agent.errors import RecipeError
 from vlm_agent.files import read_json, write_json
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.training import OFF, TRACKERS
+from vlm_agent.training.loop import ranks
 from vlm_agent.training.run_folder.checkpoints import dotted
-from vlm_agent.training.run_folder.progress import is_progress
+from vlm_agent.training.run_folder.layout import TENSORBOARD
+
+Log = Callable[[int, Mapping[str, float]], None]
+"""Logs the figures of a step."""
 
 RECORD = "tracking.json"
 PROJECT = "vlm-agent"
 _NAME = 40
 """Characters of the run folder's name in that of a run; servers limit names."""
-
-_WITHOUT_WEIGHTS = {"WANDB_LOG_MODEL": "false", "WANDB_WATCH": "false", "HF_MLFLOW_LOG_ARTIFACTS": "false"}
-
-
-def _nothing() -> None:
-    """The integration ends its run itself."""
-
-
-def _finish_wandb() -> None:
-    """The integration leaves the run open, and a second training of this process would log into it."""
-    import wandb
-
-    wandb.finish()
-
-
-def _mlflow_run() -> str:
-    import mlflow
-
-    return mlflow.active_run().info.run_id
+_STEP = "train/global_step"
+_MLFLOW_VALUE, _MLFLOW_BATCH = 6000, 100
+"""MLflow's limits: characters of a parameter, and parameters in a request."""
 
 
 @dataclass(frozen=True)
-class _Tracker:
-    """How one of transformers' integrations starts, continues and ends a run.
+class Tracked:
+    """A run of a tracker. `run`: its identifier, None for a new one. `name`: what people see. `config`: the recipe by
+    dotted keys. `folder`: the run folder."""
 
-    `defaults`: environment variables that apply where the user has not set them; `{run}` is the run folder.
-    `continues`: the variable that names the run. `started`: the identifier that the tracker has chosen for a run that
-    has started; None where a run is identified by the name that it starts with. `fixed`: the configuration of a run
-    cannot change.
-    """
-
-    is_available: Callable[[], bool]
-    defaults: Mapping[str, str] = field(default_factory=dict)
-    continues: str | None = None
-    started: Callable[[], str] | None = None
-    fixed: bool = False
-    finish: Callable[[], None] = _nothing
-
-    def variables(self, folder: Path, run: str | None) -> dict[str, str | None]:
-        """Of the environment in which the integration starts `run`, or one that the tracker names where it is None."""
-        absent = {name: value for name, value in self.defaults.items() if name not in os.environ}
-        ours = {name: value.replace("{run}", str(folder)) for name, value in absent.items()}
-        return {**ours, **_WITHOUT_WEIGHTS, **({} if self.continues is None else {self.continues: run})}
+    folder: Path
+    run: str | None
+    name: str
+    config: Mapping[str, Any]
 
 
-_TRACKERS = {
-    "wandb": _Tracker(
-        is_wandb_available,
-        defaults={
-            "WANDB_PROJECT": PROJECT,
-            "WANDB_DIR": "{run}",
-            "WANDB_RESUME": "allow",
-            # Folders and arguments of the process, the lines of the terminal, and the user's repository.
-            "WANDB_X_DISABLE_META": "true",
-            "WANDB_X_DISABLE_MACHINE_INFO": "true",
-            "WANDB_CONSOLE": "off",
-            "WANDB_DISABLE_GIT": "true",
-            "WANDB_DISABLE_CODE": "true",
-        },
-        continues="WANDB_RUN_ID",
-        finish=_finish_wandb,
-    ),
-    "trackio": _Tracker(is_trackio_available),  # continues the run of the same name
-    "mlflow": _Tracker(
-        is_mlflow_available,
-        defaults={
-            "MLFLOW_EXPERIMENT_NAME": PROJECT,
-            # In place of the path of the script.
-            "MLFLOW_TAGS": '{"mlflow.source.name": "vlm-agent train"}',
-        },
-        continues="MLFLOW_RUN_ID",
-        started=_mlflow_run,
-        fixed=True,
-    ),
+@contextmanager
+def _wandb(tracked: Tracked) -> Iterator[tuple[str, Log]]:
+    import wandb
+
+    run = tracked.run or tracked.name
+    # Without folders and arguments of the process, the lines of the terminal, and the user's repository.
+    private = {f"WANDB_{name}": "true" for name in ("X_DISABLE_META", "X_DISABLE_MACHINE_INFO", "DISABLE_GIT")}
+    private |= {"WANDB_DISABLE_CODE": "true", "WANDB_CONSOLE": "off", "WANDB_DIR": str(tracked.folder)}
+    with _environment({name: os.environ.get(name, value) for name, value in private.items()}):
+        project = os.environ.get("WANDB_PROJECT", PROJECT)
+        wandb.init(project=project, id=run, name=tracked.name, resume="allow")
+    wandb.config.update(dict(tracked.config), allow_val_change=True)
+    wandb.define_metric(_STEP)
+    wandb.define_metric("*", step_metric=_STEP, step_sync=True)
+    yield run, lambda step, figures: wandb.log({**tags(figures), _STEP: step})
+    wandb.finish()
+
+
+@contextmanager
+def _trackio(tracked: Tracked) -> Iterator[tuple[str, Log]]:
+    import trackio
+
+    run = tracked.run or tracked.name  # a run is identified by its name
+    trackio.init(project=PROJECT, name=run, resume="allow")
+    trackio.config.update(dict(tracked.config), allow_val_change=True)
+    yield run, lambda step, figures: trackio.log({**tags(figures), _STEP: step})
+    trackio.finish()
+
+
+@contextmanager
+def _mlflow(tracked: Tracked) -> Iterator[tuple[str, Log]]:
+    import mlflow
+
+    mlflow.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT))
+    with _environment({"MLFLOW_RUN_ID": None}):
+        run = mlflow.start_run(run_id=tracked.run, run_name=tracked.name).info.run_id
+    if tracked.run is None:  # the parameters of a run cannot change
+        parameters = [(key, str(value)[:_MLFLOW_VALUE]) for key, value in tracked.config.items()]
+        for start in range(0, len(parameters), _MLFLOW_BATCH):
+            mlflow.log_params(dict(parameters[start : start + _MLFLOW_BATCH]), synchronous=False)
+        mlflow.set_tags({"mlflow.source.name": "vlm-agent train"})  # in place of the path of the script
+    yield run, lambda step, figures: mlflow.log_metrics(dict(figures), step=step, synchronous=False)
+    mlflow.end_run()
+
+
+_TRACKERS: dict[str, Callable[[Tracked], AbstractContextManager[tuple[str, Log]]]] = {
+    "wandb": _wandb,
+    "trackio": _trackio,
+    "mlflow": _mlflow,
 }
+
+
+@contextmanager
+def _tensorboard(folder: Path) -> Iterator[Log]:
+    from torch.utils.tensorboard import SummaryWriter
+
+    writer = SummaryWriter(log_dir=str(folder / TENSORBOARD))
+
+    def log(step: int, figures: Mapping[str, float]) -> None:
+        for name, value in tags(figures).items():
+            writer.add_scalar(name, value, step)
+        writer.flush()
+
+    yield log
+    writer.close()
+
+
+def tags(figures: Mapping[str, float]) -> dict[str, float]:
+    """The names of figures in trackers: `train/loss` for `loss`, `eval/loss` for `eval_loss`."""
+    names = {name: name.removeprefix("eval_") for name in figures}
+    return {f"{'train' if name == short else 'eval'}/{short}": figures[name] for name, short in names.items()}
 
 
 def check_tracker(recipe: Recipe) -> None:
     """Raises RecipeError where the tracker of the recipe is not installed."""
     name = recipe.training.track
-    if name != OFF and not _TRACKERS[name].is_available():
+    if name != OFF and importlib.util.find_spec(name) is None:
         raise RecipeError(
             f"training.track: {name} is not installed; pip install {TRACKERS[name]}, or set training.track: {OFF}"
         )
 
 
-def tracking_of(recipe: Recipe) -> "Tracking | None":
-    """The callback that tracks this run; None where the recipe has `track: off`.
+@contextmanager
+def trackers(recipe: Recipe) -> Iterator[list[Log]]:
+    """The `log` functions of TensorBoard and of the recipe's tracker, whose run starts or continues; of rank 0."""
+    if ranks.number() != 0:
+        yield []
+        return
+    folder, name = Path(recipe.output), recipe.training.track
+    with ExitStack() as stack:
+        logs = [stack.enter_context(_tensorboard(folder))]
+        if name != OFF:
+            logs.append(stack.enter_context(_recorded(folder, name, recipe)))
+        yield logs
 
-    Raises RecipeError where the tracker is not installed, before the data is read.
-    """
-    name = recipe.training.track
-    if name == OFF:
-        return None
-    check_tracker(recipe)
-    with _environment(_WITHOUT_WEIGHTS):
-        (integration,) = get_reporting_integration_callbacks([name])
-        return Tracking(integration(), name, recipe)
 
-
-class Tracking(TrainerCallback):
-    """Logs one training run by `integration`, a callback of transformers. Only rank 0 has one."""
-
-    def __init__(self, integration: TrainerCallback, name: str, recipe: Recipe) -> None:
-        self._integration, self._name, self._tracker = integration, name, _TRACKERS[name]
-        self._folder = Path(recipe.output)
-        self._config = dict(dotted(recipe.model_dump(mode="json")))
-        self._arguments: Any = None  # a `_Described`, once training has started
-
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Starts a run, or continues the one of RUN/tracking.json."""
-        path = self._folder / RECORD
-        record = read_json(path, "remove it, and a new run is started") if path.is_file() else {}
-        tracker, known = self._tracker, record.get("tracker") == self._name
-        name = record["name"] if known else f"{_safe(self._folder.absolute().name)}-{secrets.token_hex(4)}"
-        self._arguments = _Described(args, name, {} if known and tracker.fixed else self._config)
-        new = name if tracker.started is None else None
-        with _environment(tracker.variables(self._folder, record["run"] if known else new)):
-            self._integration.on_train_begin(self._arguments, state, control, model=None)
+@contextmanager
+def _recorded(folder: Path, tracker: str, recipe: Recipe) -> Iterator[Log]:
+    """The run of RUN/tracking.json, or a new one, which is recorded there."""
+    path = folder / RECORD
+    record = read_json(path, "remove it, and a new run is started") if path.is_file() else {}
+    known = record.get("tracker") == tracker
+    name = record["name"] if known else f"{_safe(folder.absolute().name)}-{secrets.token_hex(4)}"
+    config = dict(dotted(recipe.model_dump(mode="json")))
+    with _TRACKERS[tracker](Tracked(folder, record["run"] if known else None, name, config)) as (run, log):
         if not known:
-            run = new if tracker.started is None else tracker.started()
-            write_json(path, {"tracker": self._name, "run": run, "name": name})
-
-    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any) -> None:
-        if is_progress(others["logs"]):
-            self._integration.on_log(self._arguments, state, control, logs=others["logs"])
-
-    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self._integration.on_train_end(self._arguments, state, control)
-        self._tracker.finish()
-
-
-class _Described:
-    """The arguments of a training as an integration reads them: `to_dict` is the configuration that it logs."""
-
-    def __init__(self, args: TrainingArguments, name: str, config: Mapping[str, Any]) -> None:
-        self._args, self._config = args, config
-        self.run_name, self.project = name, PROJECT
-
-    def to_dict(self) -> dict[str, Any]:
-        return dict(self._config)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._args, name)
+            write_json(path, {"tracker": tracker, "run": run, "name": name})
+        yield log
 
 
 def _safe(name: str) -> str:
@@ -191,7 +169,7 @@ def _safe(name: str) -> str:
 
 @contextmanager
 def _environment(variables: Mapping[str, str | None]) -> Iterator[None]:
-    """Sets environment variables in the block; None removes one. Integrations read them when they start a run."""
+    """Sets environment variables in the block; None removes one. Trackers read them when they start a run."""
     before = {name: os.environ.get(name) for name in variables}
     _set(variables)
     try:

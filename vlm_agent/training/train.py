@@ -1,38 +1,42 @@
-"""A training run, from a recipe to a run folder (`run_folder/layout.py` lists its files): read `_train` first."""
+"""A training run, from a recipe to a run folder (`run_folder/layout.py` lists its files): `_train` prepares it, and
+`run_steps` is the loop."""
 
 import os
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from peft import PeftModel
 from rich.console import Console
-from torch import nn
-from transformers import PreTrainedModel, TrainingArguments, set_seed
-from transformers.trainer_callback import PrinterCallback
+from transformers import PreTrainedModel, set_seed
 
-from vlm_agent.errors import Stopped, TrainingError
-from vlm_agent.models.build import build, record_features, save
+from vlm_agent.errors import Stopped
+from vlm_agent.models.build import record_features, save
 from vlm_agent.models.cost import TrainingFlops, UnknownCostError
 from vlm_agent.models.family import family_of
-from vlm_agent.models.run_layout import BASE_FOLDER, CHECKPOINTS, TOKENIZER_FOLDER
-from vlm_agent.models.weights.adapters import choose_trained_weights, count_parameters
+from vlm_agent.models.loss import NOT_FOR_MODELS, Targets
+from vlm_agent.models.run_layout import CHECKPOINTS, TOKENIZER_FOLDER
 from vlm_agent.models.weights.device import describe_device, model_device
-from vlm_agent.models.weights.learned import record_learned
-from vlm_agent.models.weights.origin import record_sources
-from vlm_agent.models.weights.quantisation import quantise
-from vlm_agent.models.weights.zero3 import state_for_saving, without_zero3_partitioning
+from vlm_agent.models.weights.origin import record_learned, record_sources
+from vlm_agent.models.weights.zero3 import state_for_saving
 from vlm_agent.recipe.run import Recipe
-from vlm_agent.training.data.data_module import DataModule, unwritable_report
+from vlm_agent.recipe.training import TrainingRecipe
+from vlm_agent.training.data.data_module import DataModule
 from vlm_agent.training.data.shard_data import data_module_of
+from vlm_agent.training.data.stream import RowStream
+from vlm_agent.training.engine import Engine, Place, engine_of, take_place
 from vlm_agent.training.loop import ranks
-from vlm_agent.training.loop.arguments import arguments
+from vlm_agent.training.loop.finite_loss import FiniteLoss
+from vlm_agent.training.loop.journal import Journal
+from vlm_agent.training.loop.loader import load
+from vlm_agent.training.loop.meter import Meter, peak_flops
 from vlm_agent.training.loop.preemption import Preemption, forget_stop
-from vlm_agent.training.loop.trainer import AgentTrainer, ConsoleProgress, ProgressFile
+from vlm_agent.training.loop.schedule import rate
 from vlm_agent.training.loop.validation import Validation
-from vlm_agent.training.run_folder.checkpoints import Checkpoints, identity_of, resume_point
+from vlm_agent.training.run_folder.checkpoints import Checkpoints, identity_of, resume_point, step_of
 from vlm_agent.training.run_folder.layout import (
     claim,
     is_finished,
@@ -41,15 +45,16 @@ from vlm_agent.training.run_folder.layout import (
     with_absolute_paths,
     with_precision,
 )
-from vlm_agent.training.run_folder.progress import PROGRESS
+from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
 from vlm_agent.training.run_folder.room import explained_full_disk
 from vlm_agent.training.run_folder.run_lock import run_lock
-from vlm_agent.training.tracking import tracking_of
+from vlm_agent.training.tracking import check_tracker, trackers
+from vlm_agent.training.trained_model import adapt, describe, load_base, total_parameters
 
 
-def train(recipe: Recipe, console: Console) -> Path:
+def train(recipe: Recipe, console: Console, data_of: Callable[[Recipe], DataModule] = data_module_of) -> Path:
     """Trains `recipe` and returns its run folder. An interrupted run resumes from its newest complete checkpoint; of a
-    finished one nothing changes.
+    finished one nothing changes. `data_of`: makes the data module of the recipe.
 
     Under torchrun every rank calls this. Raises RecipeError where the folder holds a run of another recipe,
     DatasetError where another process trains into it, TrainingError where the loss or a gradient is not finite or the
@@ -64,31 +69,32 @@ def train(recipe: Recipe, console: Console) -> Path:
         return run
     lock = run_lock(run, console.print) if is_first_rank() else nullcontext()
     with Preemption() as preemption, lock, explained_full_disk(run):
-        _train(recipe, run, console, preemption)
+        _train(recipe, data_of, run, console, preemption)
         stopped = None if preemption.stopped_after is None else Stopped(preemption.report(run))
-        ranks.leave()  # here, where nothing refers to the Trainer any more
+        ranks.leave()  # here, where nothing refers to the engine any more
         if stopped is not None:
             raise stopped
     return run
 
 
-def _train(recipe: Recipe, run: Path, console: Console, preemption: Preemption) -> None:
+def _train(
+    recipe: Recipe, data_of: Callable[[Recipe], DataModule], run: Path, console: Console, preemption: Preemption
+) -> None:
     hardware = f"{describe_device(model_device())}, {os.environ.get('WORLD_SIZE', '1')} rank(s)"
     if is_first_rank():
         console.print(hardware, highlight=False)
         refuse_other_runs(run, recipe)
-    tracking = tracking_of(recipe) if is_first_rank() else None
+        check_tracker(recipe)
 
     # The data: which rows every step reads, known before any weight is loaded.
-    data = data_module_of(recipe)
+    data = data_of(recipe)
     stream, validation = data.stream(), make_validation(data)
-    training_args = arguments(recipe, run, data.steps)
-    refuse_unlike_precisions(training_args.bf16)
+    place = take_place(recipe)
 
     # The model: base weights, then adapters on the parts that train.
     set_seed(recipe.seed)
     base = load_base(recipe, data, run)
-    model = adapt(base, recipe, training_args)
+    model = adapt(base, recipe, place)
     parameters = total_parameters(model)  # before ZeRO-3 divides them
     if is_first_rank():
         for note in family_of(base.config).notes(base):
@@ -97,49 +103,94 @@ def _train(recipe: Recipe, run: Path, console: Console, preemption: Preemption) 
         prepare_run_folder(run, recipe, data)
 
     # The loop: all ranks have equal weights here. Their dropout may differ; a resumed run restores its random state.
-    identity = identity_of(recipe, data.data_digest, training_args.world_size)
-    checkpoints = Checkpoints(
-        run / CHECKPOINTS,
-        identity,
-        data.rows_per_step,
-        console.print,
-        recipe.training.keep_checkpoints,
-        recipe.training.save_seconds,
-    )
-    progress = ProgressFile(run / PROGRESS)
-    trainer = AgentTrainer(
-        model=model,
-        args=training_args,
-        train_dataset=stream,
-        validation=validation,
-        callbacks=[ConsoleProgress(console), progress, preemption, checkpoints],
-        optimizer_recipe=recipe.training.optimizer,
-        flops=known_flops(data),
-    )
-    if tracking is not None:
-        trainer.add_callback(tracking)
-    trainer.remove_callback(PrinterCallback)
+    identity = identity_of(recipe, data.data_digest, ranks.count())
+    checkpoints = Checkpoints(run / CHECKPOINTS, identity, data.rows_per_step, console.print, recipe.training)
+    engine = engine_of(model, recipe, place)
     torch.manual_seed(recipe.seed + ranks.number())
     newest = resume_point(run / CHECKPOINTS, identity, console.print, recipe)
     if is_first_rank():
         record_features(model, run)  # after the checkpoints are known to be of the same features
-    trainer.train(resume_from_checkpoint=None if newest is None else str(newest))
+    first = 0 if newest is None else step_of(newest)
+    rows = rows_of(stream, first, data.steps, recipe, place)  # draws a number, so before the random state is restored
+    if newest is not None:
+        checkpoints.resume(newest, engine)
+    meter = Meter(place.device, known_flops(data), peak_flops(place.device, place.bf16))
+    with trackers(recipe) as logs:
+        journal = Journal(run, first, data.steps, console, logs)
+        parts = Parts(engine, rows, meter, validation, checkpoints, journal, preemption)
+        run_steps(parts, recipe.training, first, data.steps)
     if preemption.stopped_after is None:
-        finish(run, recipe, data, trainer, progress.total_seconds(), parameters, hardware, console)
+        finish(run, recipe, data, model, journal, parameters, hardware, console)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the loop works with. `rows`: this rank's batches from the next step on."""
+
+    engine: Engine
+    rows: Iterator[dict]
+    meter: Meter
+    validation: Validation | None
+    checkpoints: Checkpoints
+    journal: Journal
+    preemption: Preemption
+
+
+def run_steps(parts: Parts, training: TrainingRecipe, first: int, steps: int) -> None:
+    """The steps after `first`, up to `steps` or a stop signal. All ranks meet in the lines marked with ranks."""
+    engine, meter, finite_loss, step = parts.engine, parts.meter, FiniteLoss(), first
+    engine.network.train()
+    if parts.checkpoints.lacks_validation(first):  # ranks
+        parts.checkpoints.add_validation(first, validate(parts, first))  # ranks
+    for step in range(first + 1, steps + 1):
+        engine.set_rate(rate(training, step - 1, steps))
+        batches = meter.fetch(parts.rows, training.accumulation)
+        weight = ranks.summed(torch.stack([Targets.of(batch).total_weight for batch in batches]).sum()).float()  # ranks
+        for batch in batches:
+            inputs = {name: value for name, value in batch.items() if name not in NOT_FOR_MODELS}
+            with engine.accumulating(is_last=batch is batches[-1]):
+                with engine.precision():
+                    output = engine.network(**inputs, num_items_in_batch=weight)
+                # The loss is this rank's part of the mean over all ranks; gradients are averaged, not summed.
+                engine.backward(output.loss * ranks.count())  # ranks, in the last batch: mean of the gradients
+            finite_loss.watch(output.loss, batch["about"])
+            meter.count(batch, output)
+        finite_loss.check(step - 1, engine.clip(training.max_grad_norm))  # ranks; waits for the device
+        engine.step()  # ranks, under DeepSpeed
+        engine.model.zero_grad()
+
+        stops = parts.preemption.stops(step, steps)  # ranks
+        if step == 1 or step % training.log_steps == 0:
+            parts.journal.log(step, meter.read() | engine.figures())  # ranks; waits for the device
+        is_due = training.validation is not None and (step % training.validation.steps == 0 or step == steps)
+        # The sender of a signal may not wait for a validation; the resumed run begins with it.
+        figures = validate(parts, step) if is_due and not stops else None  # ranks
+        if parts.checkpoints.is_due(step, steps, figures) or stops:  # ranks
+            parts.checkpoints.save(step, engine)  # ranks
+        if stops:
+            break
+    parts.journal.close(step)
+
+
+def validate(parts: Parts, step: int) -> dict[str, float]:
+    """The figures of a validation after `step`, which are logged. A collective."""
+    assert parts.validation is not None  # noqa: S101 (it is due only with one)
+    with parts.engine.precision():
+        figures = parts.validation.run(parts.engine.network, parts.engine.place.device)
+    parts.journal.log(step, figures)
+    return figures
+
+
+def rows_of(stream: RowStream, first: int, steps: int, recipe: Recipe, place: Place) -> Iterator[dict]:
+    """This rank's batches of the steps after `first`, on its device: rows are dealt to the ranks in turn."""
+    in_step = recipe.training.accumulation * ranks.count()
+    numbers = range(first * in_step + ranks.number(), steps * in_step, ranks.count())
+    return load(stream, numbers, recipe.data.workers, place.device)
 
 
 def is_first_rank() -> bool:
     """Whether this process writes the run folder. Known from the launcher, before the ranks are connected."""
     return os.environ.get("RANK", "0") == "0"
-
-
-def refuse_unlike_precisions(bf16: bool) -> None:
-    """Raises TrainingError where `training.bf16: auto` chose bfloat16 on some ranks only: they would average gradients
-    of unlike models. A collective."""
-    if not ranks.agree(int(bf16)):
-        raise TrainingError(
-            "training.bf16: auto chose bfloat16 on some nodes and float32 on others; set it to true or false"
-        )
 
 
 def make_validation(data: DataModule) -> Validation | None:
@@ -155,41 +206,6 @@ def known_flops(data: DataModule) -> TrainingFlops | None:
         return None
 
 
-def load_base(recipe: Recipe, data: DataModule, run: Path) -> PreTrainedModel:
-    """The model before training. Random weights under an adapter are saved to RUN/base: no checkpoint holds them."""
-    with without_zero3_partitioning(recipe.model.starts_random):
-        base = build(recipe.model, data.tokenizer, recipe.action_language.build())
-    data.complete(base.config)
-    has_adapter = "lora" in recipe.model.train.model_dump().values()
-    if is_first_rank() and recipe.model.starts_random and has_adapter:
-        base.save_pretrained(run / BASE_FOLDER)
-    return base
-
-
-def adapt(base: PreTrainedModel, recipe: Recipe, training_args: TrainingArguments) -> PreTrainedModel | PeftModel:
-    """The base, quantised where the recipe asks for it, with adapters; each part trains as `model.train` states.
-
-    DeepSpeed has no autocast: what trains has the dtype of what it reads.
-    """
-    if recipe.model.quantisation is not None:
-        on_device = cast(nn.Module, base).to(training_args.device)  # quantising 7 B weights on a CPU would take minutes
-        base = cast(PreTrainedModel, quantise(on_device, recipe.model.quantisation))
-    in_bf16 = recipe.training.deepspeed is not None and training_args.bf16
-    dtype = torch.bfloat16 if in_bf16 else torch.float32
-    return choose_trained_weights(base, recipe.model.train, recipe.model.lora, dtype)
-
-
-def describe(console: Console, model: nn.Module, data: DataModule) -> None:
-    """Prints the size of the run, and of each part of the model."""
-    console.print(f"{data.recipe.output}: {data.reads}; {data.steps} steps of {data.rows_per_step} rows")
-    if (unwritable := data.unwritable_actions).count:
-        console.print(unwritable_report(unwritable), highlight=False, markup=False, soft_wrap=True)
-    for note in data.notes:
-        console.print(note.text, highlight=False, markup=False, soft_wrap=True)
-    for part, counts in count_parameters(model).items():
-        console.print(f"  {part:15} {counts['trained']:>13,} trained  {counts['frozen']:>13,} frozen", highlight=False)
-
-
 def prepare_run_folder(run: Path, recipe: Recipe, data: DataModule) -> None:
     """Writes what agents need beside the weights, so that checkpoints can be evaluated while the run continues."""
     record_sources(run, recipe.model)
@@ -200,46 +216,39 @@ def prepare_run_folder(run: Path, recipe: Recipe, data: DataModule) -> None:
     forget_stop(run)
 
 
-def total_parameters(model: nn.Module) -> dict[str, int]:
-    """{"trained", "frozen"}: of all parts."""
-    parts = count_parameters(model).values()
-    return {state: sum(counts[state] for counts in parts) for state in ("trained", "frozen")}
-
-
 def finish(
     run: Path,
     recipe: Recipe,
     data: DataModule,
-    trainer: AgentTrainer,
-    seconds: float,
+    model: PreTrainedModel | PeftModel,
+    journal: Journal,
     parameters: dict[str, int],
     hardware: str,
     console: Console,
 ) -> None:
-    """Writes the trained weights and their card, then run.json. `seconds`: of training, over all starts.
-
-    Every rank calls it: ZeRO-3 gathers the weights from all of them.
-    """
-    model, steps = cast(PreTrainedModel, trainer.model), trainer.state.global_step
+    """Writes the trained weights and their card, then run.json. Every rank calls it: ZeRO-3 gathers the weights from
+    all of them."""
     state = state_for_saving(model, is_first_rank())
-    if is_first_rank():
-        save(model, data.tokenizer, run, state, recipe.model.published_base)
-        figures: dict[str, Any] = {
-            "parameters": parameters,
-            "reads": data.reads,
-            "hardware": hardware,
-            "steps": steps,
-            "seconds": seconds,
-            "last_losses": last_losses(trainer),
-        }
-        if (unwritable := data.unwritable_actions).count:
-            figures["unwritable_actions"] = asdict(unwritable)
-        figures |= {note.name: note.figures for note in data.notes}
-        mark_finished(run, recipe, data.manifest, figures)
-        console.print(f"{run}: {steps} steps, {seconds:,.0f} s of training over all starts")
+    if not is_first_rank():
+        return
+    seconds = journal.total_seconds()
+    save(model, data.tokenizer, run, state, recipe.model.published_base)
+    figures: dict[str, Any] = {
+        "parameters": parameters,
+        "reads": data.reads,
+        "hardware": hardware,
+        "steps": data.steps,
+        "seconds": seconds,
+        "last_losses": last_losses(run),
+    }
+    if (unwritable := data.unwritable_actions).count:
+        figures["unwritable_actions"] = asdict(unwritable)
+    figures |= {note.name: note.figures for note in data.notes}
+    mark_finished(run, recipe, data.manifest, figures)
+    console.print(f"{run}: {data.steps} steps, {seconds:,.0f} s of training over all starts")
 
 
-def last_losses(trainer: AgentTrainer) -> dict[str, float]:
+def last_losses(run: Path) -> dict[str, float]:
     """The losses of the last log step, by name."""
-    last = next((line for line in reversed(trainer.state.log_history) if "loss" in line), {})
+    last: dict = next((line for line in reversed(read_progress(run / PROGRESS)) if "loss" in line), {})
     return {name: value for name, value in last.items() if name.endswith("loss")}

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from helpers import tiny
-from helpers import tokenizers_of_all_kinds as kinds
+from helpers.models import tokenizers_of_all_kinds as kinds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from helpers import screen_t5, tiny
+from helpers import tiny
+from helpers.models import screen_t5
 
 from vlm_agent.agents.decoding.greedy import Limits, decode_sentence, most_likely
 from vlm_agent.agents.decoding.sources import answer_sources

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.chat_server import Reply, serving
+from helpers.agents.chat_server import Reply, serving
 from pydantic import ValidationError
 
 from vlm_agent.agents.as_trained import image_part

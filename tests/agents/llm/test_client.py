@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers.chat_server import Reply, serving
+from helpers.agents.chat_server import Reply, serving
 
 from vlm_agent.agents.llm import client, http
 from vlm_agent.agents.llm.client import CallError, ChatEndpoint, EndpointError

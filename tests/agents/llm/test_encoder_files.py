@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers.tiny_encoder import write_encoder
+from helpers.models.tiny_encoder import write_encoder
 
 from vlm_agent.agents.llm.references.encoder import EncoderError, SentenceEncoder
 from vlm_agent.errors import UserError

@@ -4,7 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from helpers.chat_server import Reply, serving
+from helpers.agents.chat_server import Reply, serving
 
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import ChatEndpoint, RefusedError
@@ -20,7 +20,7 @@ def error(message: str, status: int = 400, **more) -> Reply:
 
 
 def reasoning_model(_: int, body: dict) -> Reply:
-    """As OpenAI's o-series and GPT-5 answer."""
+    """A model that answers as OpenAI's o-series and GPT-5 answer."""
     if "max_tokens" in body:
         return error("Use 'max_completion_tokens' instead.", param="max_tokens", code="unsupported_parameter")
     if body.get("temperature", 1) != 1:

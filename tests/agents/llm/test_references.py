@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import real_weights, tiny
-from helpers.chat_server import Reply, serving
-from helpers.report_pages import Page
-from helpers.tiny_encoder import write_encoder
+from helpers import tiny
+from helpers.agents.chat_server import Reply, serving
+from helpers.models.tiny_encoder import write_encoder
+from helpers.pages.report_pages import Page
+from helpers.published import real_weights
 from pydantic import ValidationError
 
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
@@ -232,7 +233,7 @@ def test_references_are_in_the_planning_call_alone_and_captions_are_asked_for_on
     assert [answer.usage.calls for answer in answers] == [4, *([2] * 2 if plans > 1 else [1] * 2)]
     assert answers[0].usage.tokens == (400, 40)
     assert expected.calls == sum(answer.usage.calls for answer in answers)
-    assert [answer.reference_has_goal for answer in answers] == [True] * 3
+    assert [answer.diagnostics.reference_has_goal for answer in answers] == [True] * 3
 
 
 def test_captions_see_the_screen_in_the_form_of_the_other_calls(tmp_path, shards, encoder):

@@ -1,7 +1,7 @@
 """Repeated requests are visible on the terminal, and do not flood it."""
 
 import pytest
-from helpers.chat_server import Reply, serving
+from helpers.agents.chat_server import Reply, serving
 
 from vlm_agent.agents.llm import client
 from vlm_agent.agents.llm.client import CallError, ChatEndpoint

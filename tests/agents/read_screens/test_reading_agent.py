@@ -7,13 +7,12 @@ from io import StringIO
 
 import pytest
 from helpers import tiny
-from helpers.chat_server import Reply, serving
-from helpers.understood import understood
+from helpers.agents.chat_server import Reply, serving
+from helpers.agents.understood import understood
 from rich.console import Console
 
 from vlm_agent.agents import Answer, PricedAgent, demonstrated
 from vlm_agent.agents.controls import CONTROLS, controlled
-from vlm_agent.agents.loading import AgentError, agent_settings
 from vlm_agent.agents.read_screens import ScreenReader, reader, with_read_elements
 from vlm_agent.agents.read_screens.agent import ReadingPreparation
 from vlm_agent.agents.read_screens.reader import readers_identity
@@ -172,16 +171,6 @@ def test_readers_from_files_count_by_their_content(tmp_path):
     assert found[0] != found[1] != found[2] and found[2] == readers_identity(readers)
     assert f"widgets: onnx:{file}" in elements_fact({READ_ELEMENTS: found[0]})["elements of screens"]
     assert "files" not in readers_identity(Readers())
-
-
-def test_an_option_of_coat_of_the_same_name_is_named(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        main(["evaluate", "--agent", "x", "--shards", "x", "--output", str(tmp_path), "--elements", "marks"])
-    assert "are now --shown-elements marks" in capsys.readouterr().err
-    with pytest.raises(AgentError, match="--shown-elements is not a setting of agent scripted"):
-        settings = tmp_path / "agent.yaml"
-        settings.write_text("agent: scripted\nactions: [complete]\n")
-        agent_settings(str(settings), overrides={"elements": "marks"})
 
 
 def test_online_the_trace_of_the_agent_has_read_elements_and_the_experts_those_of_the_phone(tmp_path, read):

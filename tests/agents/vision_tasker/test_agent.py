@@ -9,8 +9,8 @@ from itertools import count
 import numpy as np
 import pytest
 from helpers import tiny
-from helpers.chat_server import Reply, serving
-from helpers.understood import KnownScreens, understood
+from helpers.agents.chat_server import Reply, serving
+from helpers.agents.understood import KnownScreens, understood
 
 from vlm_agent.agents import Answer, Turn, demonstrated
 from vlm_agent.agents.agent import Usage
@@ -21,7 +21,7 @@ from vlm_agent.agents.loading import agent_settings
 from vlm_agent.agents.vision_tasker import VisionTaskerSettings
 from vlm_agent.agents.vision_tasker.agent import VisionTaskerAgent
 from vlm_agent.agents.vision_tasker.lessons import reply_of
-from vlm_agent.agents.vision_tasker.prompts import PROMPTS, Prompts
+from vlm_agent.agents.vision_tasker.prompts import PROMPTS, VisionTaskerPrompts
 from vlm_agent.cli import OK, main
 from vlm_agent.episodes import Action, ActionKind, Screen, UiElement, recorded_screen
 from vlm_agent.errors import UserError
@@ -83,7 +83,7 @@ def step(tmp_path):
 
 
 def turn(answer: Answer, value: int = 0, changed: bool = True) -> Turn:
-    return Turn(Screen(pixels(value)), answer, answer.action, answer.thoughts, changed=changed)
+    return Turn(Screen(pixels(value)), answer, answer.action, answer.notes, changed=changed)
 
 
 # The prompt
@@ -98,7 +98,7 @@ def test_one_prompt_has_role_task_and_screen_in_words_without_a_picture(step):
     assert (task, question) == ("Task: Turn on Wi-Fi", "Which action is next?")
     assert first.startswith("The screen:\n0 button") and "\n2 switch on: Wi-Fi\n3 button: Install\n" in first
     assert answer.action.touch_yx == pytest.approx((0.45, 0.5))
-    assert (answer.box, answer.thoughts.action) == (WIFI.box, 'tap switch "Wi-Fi"')
+    assert (answer.box, answer.notes["action"]) == (WIFI.box, 'tap switch "Wi-Fi"')
 
 
 def test_the_history_has_actions_alone_in_the_agents_words(step):
@@ -129,14 +129,14 @@ def test_chinese_prompts_words_and_lines(step):
     model, answer = step("｛“action”：“点击”，“element”：２｝", goal="打开无线网", prompt_language="zh")
     assert model.paragraphs()[0] == "任务：打开无线网"
     assert "\n2 开关 开: Wi-Fi\n" in model.asked[0][1]["content"]
-    assert answer.thoughts.action == '点击开关 "Wi-Fi"'
+    assert answer.notes["action"] == '点击开关 "Wi-Fi"'
     model, _ = step(tap(0), history=[turn(answer, 1)], prompt_language="zh")
     assert '已执行的操作：\n1. 点击开关 "Wi-Fi"' in model.paragraphs()
 
 
 def test_both_languages_have_the_same_prompts():
     for language, path in PROMPTS.items():
-        prompts = Prompts.read(path)
+        prompts = VisionTaskerPrompts.read(path)
         for form in ("tap", "long_press", "enter_text", "swipe", "press", "stop"):
             assert f'{{"action": "{form}"' in prompts.system, language
 
@@ -146,7 +146,7 @@ def test_the_baselines_show_the_elements_as_html_or_as_numbers_in_the_picture(st
     screen = Screen(pixels(0), elements)
     model, answer = step(tap(1), screen=screen, shown="html")
     assert '<p id=0 class="text" alt="Wi-Fi">Wi-Fi</p>' in model.asked[0][1]["content"]
-    assert (answer.box, answer.thoughts.action) == ((0.5, 0.5, 0.2, 0.2), "tap home icon")
+    assert (answer.box, answer.notes["action"]) == ((0.5, 0.5, 0.2, 0.2), "tap home icon")
     model, answer = step(tap(1), screen=screen, shown="marks")
     assert "The screen is the picture." in model.paragraphs()
     assert len(model.asked[0][1]["content"]) == 2 and "Wi-Fi" not in str(model.paragraphs()[1:])
@@ -165,7 +165,7 @@ def test_ids_decide_where_ten_elements_have_one_name(step):
     reason = model.asked[1][-1]["content"]
     assert "several elements are called Install" in reason
     assert reason.count('button "Install"') == 10 and "Wi-Fi" not in reason
-    assert (answer.box, answer.repaired, answer.unread) == (INSTALLS[6].box, 1, None)
+    assert (answer.box, answer.diagnostics.repaired, answer.diagnostics.unread) == (INSTALLS[6].box, 1, None)
 
 
 def test_a_name_that_only_one_element_has_is_read(step):
@@ -179,8 +179,8 @@ def test_an_absent_element_is_asked_for_again_with_those_that_are_and_is_then_a_
     assert chat == model.asked[0] and wrong == {"role": "assistant", "content": tap(element)}
     assert f"element {element} is not on this screen" in again["content"]
     assert all(f"\n{n} " in again["content"] for n in range(13))
-    assert (answer.action, answer.box, answer.repaired) == (None, None, 1)
-    assert answer.unread.startswith(f"element {element} is not on this screen")
+    assert (answer.action, answer.box, answer.diagnostics.repaired) == (None, None, 1)
+    assert answer.diagnostics.unread.startswith(f"element {element} is not on this screen")
 
 
 def test_an_unreadable_reply_is_asked_for_again(step):
@@ -208,7 +208,7 @@ def test_a_tap_on_a_row_is_beside_the_switch_in_it(step):
 @pytest.mark.parametrize("box", [(2.0, 0.0, 0.1, 0.1), (float("nan"), 0.0, 0.1, 0.1), (-0.5, -0.5, 0.1, 0.1)])
 def test_an_element_beside_the_screen_is_absent(step, box):
     _, answer = step(tap(0), reader=KnownScreens(understood(Part(0, "image", box))))
-    assert answer.action is None and "not on this screen" in answer.unread
+    assert answer.action is None and "not on this screen" in answer.diagnostics.unread
 
 
 def test_any_reply_is_an_action_or_none(tmp_path):
@@ -244,7 +244,7 @@ def test_entering_text_taps_types_and_presses_enter_with_one_call(step):
     assert [answer.action for answer in answers] == [
         Action.tap(*answers[0].action.touch_yx), Action.type_text("pizza\nhut"), Action.press("enter")
     ]  # fmt: skip
-    assert [(answer.usage.calls, answer.usage.tokens is None, answer.part) for answer in answers][1:] == [
+    assert [(answer.usage.calls, answer.usage.tokens is None, answer.diagnostics.part) for answer in answers][1:] == [
         (0, False, 1), (0, False, 2)
     ]  # fmt: skip
     assert answers[0].box == FIELD.box
@@ -282,8 +282,8 @@ def test_the_same_reply_twice_is_performed_twice(step):
     history = [turn(answer, n) for n, answer in enumerate(answers)]
     _, again = step(reply, history=history, screen=Screen(pixels(9)))
     _, typed = step(reply, history=[*history, turn(again, 9)], screen=Screen(pixels(5)))
-    assert again.action.is_tap and again.part == 0
-    assert (typed.action, typed.part) == (Action.type_text("a"), 1)
+    assert again.action.is_tap and again.diagnostics.part == 0
+    assert (typed.action, typed.diagnostics.part) == (Action.type_text("a"), 1)
 
 
 def test_a_turn_of_another_agent_has_no_follow_up(step):
@@ -385,9 +385,9 @@ def test_the_demonstration_with_the_nearest_goal_enters_the_prompt(step, tmp_pat
         "How similar tasks were done. Use of it what fits the task and the screen below:",
         "Task: turn the wifi off\nActions:\n1. tap 'Settings'\n2. tap 'Wifi'",
     ]
-    assert answer.reference_has_goal
+    assert answer.diagnostics.reference_has_goal
     model, answer = step(tap(0), goal="write to Bob by mail", demonstrations=str(store.path))
-    assert "1. tap 'Mail'" in str(model.paragraphs()) and answer.reference_has_goal is False
+    assert "1. tap 'Mail'" in str(model.paragraphs()) and answer.diagnostics.reference_has_goal is False
 
 
 def test_demonstrations_are_part_of_the_identity_and_must_exist(tmp_path):
@@ -439,8 +439,8 @@ def test_a_reply_that_taps_a_field_and_types_announces_the_text(tmp_path):
     ours = agent("http://a:1", tmp_path)
     shown = ours.show(Screen(pixels(0)))
     reply = {"action": "enter_text", "text": "pizza"}
-    assert ours.read(json.dumps(reply | {"element": 1}), shown).types_later == "pizza"
-    assert ours.read(json.dumps(reply), shown).types_later == ""  # typed at once
+    assert ours.read(json.dumps(reply | {"element": 1}), shown).diagnostics.types_later == "pizza"
+    assert ours.read(json.dumps(reply), shown).diagnostics.types_later == ""  # typed at once
 
 
 def test_a_text_on_the_screen_that_gives_orders_stays_one_quoted_line_of_the_prompt(tmp_path):

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers import adb_servers
+from helpers.phones import adb_servers
 
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.cli.doctor import examine
@@ -233,7 +233,7 @@ def test_json_has_every_check_with_what_to_do(monkeypatch, capsys):
 
 
 def test_the_pages_list_every_check():
-    page = (Path(__file__).parents[3] / "docs" / "doctor.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "start.md").read_text()
     for name, check in CHECKS.items():
         assert f"| `{name}` | {check.action} | {'; '.join(check.needed_by)} |" in page
 

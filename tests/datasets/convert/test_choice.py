@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from helpers.conversions import STEPS, converted, tree, write_files
-from helpers.made_episodes import ACTIONS, assert_same_episode, made_episode
+from helpers.data.conversions import STEPS, converted, tree, write_files
+from helpers.data.made_episodes import ACTIONS, assert_same_episode, made_episode
 
 from vlm_agent.datasets.formats.tfrecord import write_records
 from vlm_agent.datasets.selection import in_mixture

@@ -1,15 +1,13 @@
 """`vlm-agent status` of a conversion: what is converted, what is damaged, and which tasks have files left."""
 
 import time
-from datetime import timedelta
 
 import pytest
-from helpers.conversions import STEPS, converted, write_files
+from helpers.data.conversions import STEPS, converted, write_files
 
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.cli.status import _ranges
 from vlm_agent.datasets.convert import convert, finish
-from vlm_agent.datasets.convert.status import _eta
 from vlm_agent.files.jobs import ArrayTask
 
 
@@ -28,7 +26,9 @@ def test_a_job_array_is_followed_to_its_end(inputs, tmp_path, capsys, monkeypatc
     output = tmp_path / "out"
     convert("aitw", [inputs], output, task=ArrayTask(0, 2), workers=1)
     now = time.time()
-    monkeypatch.setattr("vlm_agent.datasets.convert.status._written", lambda entry: now - 100 * ("00000" in entry.name))
+    monkeypatch.setattr(
+        "vlm_agent.datasets.convert.entries._written", lambda entry: now - 100 * ("00000" in entry.name)
+    )
     printed = status(output, capsys)
     assert f"{output}: in progress files 2 of 4, " in printed
     assert f"steps {3 * STEPS} read, {3 * STEPS} written, 0 quarantined, 0 left out episodes 3" in printed
@@ -63,18 +63,3 @@ def test_a_damaged_entry_is_named(inputs, tmp_path, capsys):
 def test_places_are_written_as_an_array_of_slurm():
     assert _ranges([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
     assert _ranges([3]) == "3"
-
-
-@pytest.mark.parametrize(
-    ("stamps", "left", "seconds"),
-    [
-        ([(1000.0, 700), (1010.0, 300), (1020.0, 100)], 800, 40),
-        ([(1000.0, 0), (1010.0, 0)], 3, 30),
-        ([(1000.0, 700), (1010.0, 300)], 0, None),
-        ([(1000.0, 700)], 800, None),
-        ([(1000.0, 700), (1000.0, 300)], 800, None),
-    ],
-    ids=["400 bytes in 20 s", "empty files", "nothing left", "one file", "no time between them"],
-)
-def test_the_time_left_follows_from_the_bytes_after_the_first_file(stamps, left, seconds):
-    assert _eta(stamps, left) == (None if seconds is None else timedelta(seconds=seconds))

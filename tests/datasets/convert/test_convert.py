@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
-from helpers.conversions import COUNTS, STEPS, converted, tree, write_files
-from helpers.example_message import Example
-from helpers.made_episodes import assert_same_episode, made_episode
+from helpers.data.conversions import COUNTS, STEPS, converted, tree, write_files
+from helpers.data.example_message import Example
+from helpers.data.made_episodes import assert_same_episode, made_episode
 
 from vlm_agent.cli import FAILED, OK, QUARANTINED, main
 from vlm_agent.datasets.convert import convert
@@ -253,7 +253,7 @@ def test_aitz_becomes_shards_with_the_split_of_its_folders(shared, tmp_path):
     dataset = ShardDataset(tmp_path / "out")
     assert dict(zip(dataset.ids, dataset.splits, strict=True)) == {"1": "train", "2": "validation", "3": "test"}
     told = json.loads(original.read_text())
-    assert [step.coat.think for step in dataset[0].steps] == [step["coat_action_think"] for step in told]
+    assert [step.notes["think"] for step in dataset[0].steps] == [step["coat_action_think"] for step in told]
 
 
 def _copy_aitz_episode(original: Path, folder: Path, number: str) -> None:

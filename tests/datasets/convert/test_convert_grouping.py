@@ -34,7 +34,7 @@ def _step(record, episode_id, step_id, length=3, content="", goal="find it"):
 
 
 def _steps(words):
-    """`a0 a1/4 b0!`: step 0 of episode a, step 1 of it which says that there are 4 (3 where not said), and another
+    """`a0 a1/4 b0!`: step 0 of episode a, step 1 of it which states 4 (3 where it names none), and another
     record, with other content, that claims to be step 0 of b."""
     for record, word in enumerate(words.split()):
         place, _, length = word.rstrip("!").partition("/")

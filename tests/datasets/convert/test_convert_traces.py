@@ -9,7 +9,7 @@ from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import DONE, IN_DOUBT, UNPARSED, WITHHELD, Heading, TraceStep, read_trace
-from vlm_agent.episodes import Action, PlanTexts, UiElement
+from vlm_agent.episodes import Action, UiElement
 from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
 from vlm_agent.evaluation.online.tasks import online_tasks
 
@@ -102,19 +102,18 @@ def test_a_trace_whose_heading_is_damaged_is_quarantined(tmp_path):
     assert len(ShardDataset(tmp_path / "shards")) == 1
 
 
-def test_the_plans_of_a_planner_are_kept_and_an_intent_without_a_plan_is_none(tmp_path):
+def test_the_notes_of_an_agent_are_kept(tmp_path):
     screen = np.zeros((8, 4, 3), np.uint8)
-    written = (("tap on Clock", ("open the clock ⏰", "tap on Alarm")), ("tap on Alarm", ()), ("", ("stop",)))
+    written = ({"step": "tap on Clock", "plan": "open the clock ⏰\ntap on Alarm"}, {"action": "tap on Alarm"}, {})
     with TraceWriter(tmp_path / "traces/a", Heading("a", "set an alarm", "planner", "phone")) as trace:
-        for number, (intent, plan) in enumerate(written):
+        for number, notes in enumerate(written):
             name = trace.screen(number, screen).name
-            trace.step(TraceStep(number, name, "", (), "", Action.tap(0.5, 0.5), intent=intent, plan=plan))
+            trace.step(TraceStep(number, name, "", (), "", Action.tap(0.5, 0.5), notes=notes))
             trace.outcome(number, DONE)
         trace.end("complete", "")
-    expected = [PlanTexts(("open the clock ⏰", "tap on Alarm"), "tap on Clock"), None, PlanTexts(("stop",))]
-    assert [step.plan for step in read_trace(tmp_path / "traces/a").episode().steps] == expected
+    assert [step.notes for step in read_trace(tmp_path / "traces/a").episode().steps] == [*written]
     run(tmp_path / "traces", tmp_path / "shards")
-    assert [step.plan for step in ShardDataset(tmp_path / "shards").without_pixels(0).steps] == expected
+    assert [step.notes for step in ShardDataset(tmp_path / "shards").without_pixels(0).steps] == [*written]
 
 
 def test_a_trace_with_a_masked_password_teaches_nobody_to_type_the_mask(tmp_path):

@@ -4,9 +4,9 @@ import gzip
 import itertools
 import random
 
-from helpers.conversions import books_of
-from helpers.damage import OF_FEATURES, OF_WIRE, damaged, flip, framed
-from helpers.made_episodes import ACTIONS, assert_same_episode, made_episode
+from helpers.data.conversions import books_of
+from helpers.data.damage import OF_FEATURES, OF_WIRE, damaged, flip, framed
+from helpers.data.made_episodes import ACTIONS, assert_same_episode, made_episode
 
 from vlm_agent.cli import OK, QUARANTINED, main
 from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -14,7 +14,7 @@ from vlm_agent.datasets.sources.aitw import encode_step
 
 KINDS = (*OF_FEATURES, *OF_WIRE, None)
 TIMES = 43
-"""Of each kind."""
+"""The damage of each kind."""
 
 FILES, EPISODES_A_FILE, STEPS = 40, 16, 4
 
@@ -141,7 +141,7 @@ def test_a_gzip_file_may_end_or_be_damaged_anywhere(tmp_path):
         originals = {episode.id: episode for episode in episodes}
         for got in dataset:
             assert_same_episode(got, originals.pop(got.id))
-        assert not originals or lines, "an episode has gone and nothing was said"
+        assert not originals or lines, "an episode is missing without a message"
 
 
 def test_flipped_bits_anywhere_in_a_payload_raise_nothing_and_are_counted(tmp_path):

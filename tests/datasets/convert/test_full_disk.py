@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from helpers.conversions import CLI, command, converted, tree, write_files
+from helpers.data.conversions import CLI, command, converted, tree, write_files
 
 from vlm_agent.cli import FAILED, OK, main
 

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers.conversions import CLI, tree, write_files
-from helpers.made_episodes import ACTIONS
+from helpers.data.conversions import CLI, tree, write_files
+from helpers.data.made_episodes import ACTIONS
 
 from vlm_agent.cli import QUARANTINED
 
@@ -54,7 +54,7 @@ class _Preloaded:
 @pytest.fixture(scope="module")
 def preloaded():
     with subprocess.Popen(
-        [sys.executable, Path(__file__).parents[2] / "helpers" / "preloaded_cli.py"],
+        [sys.executable, Path(__file__).parents[2] / "helpers" / "programs" / "preloaded_cli.py"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -4,7 +4,7 @@ import json
 import subprocess
 
 import pytest
-from helpers.conversions import CLI, command, converted, tree, write_files
+from helpers.data.conversions import CLI, command, converted, tree, write_files
 
 from vlm_agent.cli import FAILED, OK, QUARANTINED, USAGE, main
 from vlm_agent.datasets.convert import convert, finish

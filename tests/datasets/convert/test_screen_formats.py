@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from helpers.conversions import converted
-from helpers.made_episodes import ACTIONS
+from helpers.data.conversions import converted
+from helpers.data.made_episodes import ACTIONS
 from PIL import Image
 
 from vlm_agent.datasets.shards.dataset import ShardDataset

@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from helpers.conversions import command, converted, tree, write_files
-from helpers.made_episodes import made_episode
+from helpers.data.conversions import command, converted, tree, write_files
+from helpers.data.made_episodes import made_episode
 
 from vlm_agent.cli import FAILED, OK, QUARANTINED, main
 from vlm_agent.datasets.convert import convert

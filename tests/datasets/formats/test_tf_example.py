@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from helpers.example_message import Example, example_class, lists_of
+from helpers.data.example_message import Example, example_class, lists_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

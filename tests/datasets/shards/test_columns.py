@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from helpers.made_episodes import ACTIONS, made_episode
+from helpers.data.made_episodes import ACTIONS, made_episode
 
 from vlm_agent.datasets.shards.columns import read_columns
 from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest

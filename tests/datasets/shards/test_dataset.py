@@ -6,19 +6,20 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from helpers.made_episodes import assert_same_episode, made_episode, made_screen
+from helpers.data.made_episodes import assert_same_episode, made_episode, made_screen
 
 from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest
 from vlm_agent.datasets.shards.images import IMAGE_FORMATS, ScreenFormat, decode_screen
 from vlm_agent.datasets.shards.schema import (
     ALL_BUT_PIXELS,
-    FIRST_SCHEMA,
     IN_STEPS,
+    SCHEMA,
+    VERSION,
     compressed_columns,
     episode_row,
     step_struct,
 )
-from vlm_agent.episodes import Action, CoatTexts, Episode, Step
+from vlm_agent.episodes import Action, Episode, Step
 from vlm_agent.errors import DatasetError
 
 SHARDS = ("general/a.parquet", "install/b.parquet")
@@ -134,7 +135,7 @@ def test_everything_but_the_pixels_is_compressed(folder):
     columns = pq.read_metadata(folder / SHARDS[0]).row_group(0)
     compression = {columns.column(c).path_in_schema: columns.column(c).compression for c in range(columns.num_columns)}
     assert compression.pop(IN_STEPS + "screenshot.bytes") == "UNCOMPRESSED"
-    assert set(compression) == set(compressed_columns(FIRST_SCHEMA))
+    assert set(compression) == set(compressed_columns(SCHEMA))
     assert set(compression.values()) == {"ZSTD"}
 
 
@@ -210,11 +211,11 @@ def test_a_downscaled_screen_is_in_the_shard_at_its_new_size(tmp_path):
 
 
 def test_the_four_texts_of_chain_of_action_thought_come_back(tmp_path):
-    texts = (None, CoatTexts("a list", "öffne", "tap “it”", ""), CoatTexts())
-    steps = [Step(made_screen(), Action.complete(), coat=coat) for coat in texts]
+    texts = ({}, {"screen": "a list", "think": "öffne", "action": "tap “it”", "result": ""}, {"screen": ""})
+    steps = [Step(made_screen(), Action.complete(), notes=coat) for coat in texts]
     dataset = _write_steps(tmp_path, ScreenFormat(), steps, [(0, 0)] * 3)
-    assert tuple(step.coat for step in dataset[0].steps) == texts
-    assert tuple(step.coat for step in dataset.without_pixels(0).steps) == texts
+    assert tuple(step.notes for step in dataset[0].steps) == texts
+    assert tuple(step.notes for step in dataset.without_pixels(0).steps) == texts
 
 
 def test_one_step_is_that_of_the_episode(folder):
@@ -291,13 +292,13 @@ def test_a_folder_without_manifest_is_refused(folder):
     [
         (
             '{"schema_version": 99, "files": []}',
-            "schema version 99, this program reads 1, 2, 3, 4; convert",
+            f"schema version 99, this program reads {VERSION}; convert",
         ),
         ("{", "manifest.json is damaged"),
         ("[]", "manifest.json is damaged"),
         ("{}", "manifest.json is damaged"),
         ('{"schema_version": 2}', "manifest.json is damaged"),
-        ('{"schema_version": 0, "files": []}', "schema version 0, this program reads 1, 2, 3, 4; convert"),
+        ('{"schema_version": 4, "files": []}', f"schema version 4, this program reads {VERSION}; convert"),
     ],
 )
 def test_a_manifest_of_another_kind_is_refused(folder, manifest, reason):

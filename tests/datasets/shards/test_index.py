@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers.made_episodes import made_episode
+from helpers.data.made_episodes import made_episode
 
 from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest
 from vlm_agent.datasets.shards.index import INDEX, INDEXED, read_index, write_index

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.aitw_episodes import read_episodes
-from helpers.example_message import Example
-from helpers.made_episodes import ACTIONS, assert_same_episode, made_episode, made_screen
+from helpers.data.aitw_episodes import read_episodes
+from helpers.data.example_message import Example
+from helpers.data.made_episodes import ACTIONS, assert_same_episode, made_episode, made_screen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -21,7 +21,7 @@ from vlm_agent.datasets.sources.aitw import (
     subset_of,
     write_episodes,
 )
-from vlm_agent.episodes import Action, CoatTexts, Episode, Step, UiElement
+from vlm_agent.episodes import Action, Episode, Step, UiElement
 from vlm_agent.errors import DatasetError, UserError
 
 NAME = "general-00000-of-00001"
@@ -274,12 +274,14 @@ def test_the_bad_record_that_ends_a_file_is_marked(tmp_path):
     assert [item.record for item in items if isinstance(item, BadRecord) and item.ends_file] == [len(good)]
 
 
-@pytest.mark.parametrize("coat", [None, CoatTexts("a list", "open it", "tap the first", "it opened"), CoatTexts()])
-def test_the_four_texts_of_chain_of_action_thought_survive(tmp_path, coat):
-    step = Step(made_screen(), Action.tap(0.5, 0.5), coat=coat)
+@pytest.mark.parametrize(
+    "notes", [{}, {"screen": "a list", "think": "open it", "action": "tap the first", "result": "it opened"}]
+)
+def test_the_four_texts_of_chain_of_action_thought_survive(tmp_path, notes):
+    step = Step(made_screen(), Action.tap(0.5, 0.5), notes=notes)
     write_episodes(tmp_path / NAME, [Episode("1", "general", "", (step,))])
     (episode,) = read_episodes(tmp_path / NAME)
-    assert episode.steps[0].coat == coat
+    assert episode.steps[0].notes == notes
 
 
 def test_a_bad_record_costs_its_episode_and_no_other(tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.made_episodes import ACTIONS, assert_same_episode, made_episode
+from helpers.data.made_episodes import ACTIONS, assert_same_episode, made_episode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -17,13 +17,13 @@ from vlm_agent.datasets.records import BadRecord, EpisodeStep
 from vlm_agent.datasets.sources.aitw import parse_step
 from vlm_agent.datasets.sources.aitz import SOURCE, is_data, read_steps, split_of, subset_of
 from vlm_agent.datasets.sources.checks import MAX_SIDE
-from vlm_agent.episodes import CoatTexts, Episode
+from vlm_agent.episodes import Episode, Notes
 from vlm_agent.errors import DatasetError
 from vlm_agent.files.png import encode_png
 
 NAME = "GENERAL-7.json"
 SIZE = (50, 20)
-TEXTS = CoatTexts("ein Bild 🙂", "warum", "was", "wozu")
+TEXTS = {"screen": "ein Bild 🙂", "think": "warum", "action": "was", "result": "wozu"}
 TAP, TYPE, BACK = 0, 2, 3
 """Which step of `ACTIONS` does what."""
 
@@ -46,10 +46,10 @@ def _steps_of(episode: Episode) -> list[dict]:
             "result_touch_yx": json.dumps(step.action.touch_yx),
             "result_lift_yx": json.dumps(step.action.lift_yx),
             "image_path": f"general/GENERAL-7/{number}.png",
-            "coat_screen_desc": TEXTS.screen,
-            "coat_action_think": TEXTS.think,
-            "coat_action_desc": TEXTS.action,
-            "coat_action_result": TEXTS.result,
+            "coat_screen_desc": TEXTS["screen"],
+            "coat_action_think": TEXTS["think"],
+            "coat_action_desc": TEXTS["action"],
+            "coat_action_result": TEXTS["result"],
         }
         for number, step in enumerate(episode.steps)
     ]
@@ -66,7 +66,7 @@ def _write(folder: Path, steps: object, episode: Episode | None = None) -> Path:
 def _episode() -> Episode:
     """Without activity and phone, which AitZ does not tell, and with the texts, which it does."""
     episode = made_episode(size=SIZE)
-    steps = tuple(replace(step, activity="", coat=TEXTS) for step in episode.steps)
+    steps = tuple(replace(step, activity="", notes=TEXTS) for step in episode.steps)
     return replace(episode, steps=steps, device_type="", android_api_level=0)
 
 
@@ -101,12 +101,12 @@ def test_the_real_episode_is_the_one_of_the_tfrecord(shared):
         assert entry.step.elements == expected.step.elements
         assert entry.step.screenshot.dtype == np.uint8
         assert np.array_equal(entry.step.screenshot, expected.step.screenshot)
-        assert entry.step.coat == CoatTexts(
-            published[entry.record]["coat_screen_desc"],
-            published[entry.record]["coat_action_think"],
-            published[entry.record]["coat_action_desc"],
-            published[entry.record]["coat_action_result"],
-        )
+        assert entry.step.notes == {
+            "screen": published[entry.record]["coat_screen_desc"],
+            "think": published[entry.record]["coat_action_think"],
+            "action": published[entry.record]["coat_action_desc"],
+            "result": published[entry.record]["coat_action_result"],
+        }
 
 
 def test_every_kind_of_action_and_every_text_is_read(tmp_path):
@@ -115,7 +115,7 @@ def test_every_kind_of_action_and_every_text_is_read(tmp_path):
     read = Episode(first.episode_id, first.subset, first.goal, tuple(entry.step for entry in good))
     assert not bad
     assert_same_episode(read, _episode())
-    assert {entry.step.coat for entry in good} == {TEXTS}
+    assert {entry.step.notes for entry in good} == {Notes(TEXTS)}
 
 
 @pytest.mark.parametrize("indent", [None, 4])
@@ -140,7 +140,7 @@ def test_texts_that_are_absent_or_null_are_empty_and_without_any_there_are_none(
     steps[2]["coat_action_think"] = None
     del steps[2]["coat_screen_desc"]
     good, _ = _read(_write(tmp_path, steps))
-    assert [entry.step.coat for entry in good[:4]] == [None, None, replace(TEXTS, screen="", think=""), TEXTS]
+    assert [entry.step.notes for entry in good[:4]] == [{}, {}, {"action": "was", "result": "wozu"}, TEXTS]
 
 
 def test_what_the_action_does_not_use_is_not_read(tmp_path):

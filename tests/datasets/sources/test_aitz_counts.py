@@ -8,15 +8,15 @@ import os
 from pathlib import Path
 
 import pytest
-
-from vlm_agent.datasets.sources.aitz import (
+from helpers.data.aitz_counts import (
     PUBLISHED,
     PUBLISHED_GOALS,
     PUBLISHED_TEST_ACTIONS,
-    SUBSETS,
     count,
     differences_from_published,
 )
+
+from vlm_agent.datasets.sources.aitz import SUBSETS
 from vlm_agent.episodes import Action
 from vlm_agent.evaluation.report.published import published_tables
 

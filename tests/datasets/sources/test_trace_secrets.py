@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vlm_agent.agents.agent import Diagnostics
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading, TraceStep, read_trace
@@ -69,7 +70,7 @@ class Talking(ScriptedAgent):
     def act(self, goal, history, screen):
         answer = super().act(goal, history, screen)
         text = json.dumps({"goal": goal, "typed": answer.action.text})
-        return type(answer)(text, answer.action, plan=(f"type {PASSWORD}", f"pay with {CARD}"))
+        return type(answer)(text, answer.action, {"plan": f"type {PASSWORD}\npay with {CARD}"})
 
 
 def run(folder: Path, phone: Form, *actions: Action, goal: str = f"log in with {PASSWORD}") -> bytes:
@@ -222,7 +223,7 @@ class TypesLater(ScriptedAgent):
 
     def act(self, goal, history, screen):
         answer = super().act(goal, history, screen)
-        return replace(answer, text=f"enter {PASSWORD}", types_later=PASSWORD)
+        return replace(answer, text=f"enter {PASSWORD}", diagnostics=Diagnostics(types_later=PASSWORD))
 
 
 @pytest.mark.parametrize(("hint", "is_masked"), [("Password", True), ("Search", False)])

@@ -175,7 +175,7 @@ def test_a_screen_outside_the_trace_is_not_read(tmp_path):
     assert "is missing" in next(read_steps(tmp_path / "t")).reason
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}', '{"version": 2, "size": null}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 2}', '{"version": 1, "size": null}'])
 def test_a_damaged_heading_is_reported(tmp_path, text):
     _check_heading_is_reported(tmp_path, text)
 
@@ -184,7 +184,7 @@ def test_a_damaged_heading_is_reported(tmp_path, text):
     "size", ["[Infinity, 2]", "[NaN, 2]", "[1e999, 2]", "[0, 2]", "[2, 2, 2]", "[2.5, 2]", '["2", 2]', "7"]
 )
 def test_a_heading_whose_size_is_not_that_of_a_screen_is_reported(tmp_path, size):
-    keys = '"version": 1, "id": "1", "goal": "go", "agent": "a", "device": "d"'
+    keys = '"version": 2, "id": "1", "goal": "go", "agent": "a", "device": "d"'
     _check_heading_is_reported(tmp_path, f'{{{keys}, "size": {size}}}')
 
 

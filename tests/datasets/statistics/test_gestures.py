@@ -1,5 +1,5 @@
 import numpy as np
-from helpers.made_episodes import made_episode
+from helpers.data.made_episodes import made_episode
 
 from vlm_agent.datasets.shards.columns import read_columns
 from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.made_episodes import ACTIONS, made_episode
+from helpers.data.made_episodes import ACTIONS, made_episode
 from rich.console import Console
 
 from vlm_agent.datasets.shards.columns import read_columns

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from helpers.made_episodes import ACTIONS, made_episode
+from helpers.data.made_episodes import ACTIONS, made_episode
 
 from vlm_agent.datasets.shards.columns import read_columns
 from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest
-from vlm_agent.datasets.statistics.summary import Statistics, TokenBudget, summarise
+from vlm_agent.datasets.statistics.summary import Statistics, TokenBudget, spread, summarise
 from vlm_agent.episodes import ACTION_NAMES, Action
 
 
@@ -31,8 +31,8 @@ def test_the_numbers_are_those_of_the_episodes(folder):
     assert (statistics.episodes("general", "train"), statistics.steps("general", "train")) == (1, 8)
     assert (statistics.episodes(split="train"), statistics.steps(split="train")) == (2, 12)
     assert statistics.subsets == ["general", "single"]
-    assert statistics.length_summary() == (2, 4.0, pytest.approx(14 / 3), 8)
-    assert statistics.length_summary("single") == (4, 4.0, 4.0, 4)
+    assert spread(statistics.steps_of_episodes()) == (2, 4.0, pytest.approx(14 / 3), 8)
+    assert spread(statistics.steps_of_episodes("single")) == (4, 4.0, 4.0, 4)
     assert statistics.screen_sizes == {(40, 24): 10, (64, 32): 4}
 
 
@@ -50,7 +50,11 @@ def test_only_the_chosen_split_is_counted(folder):
 
 def test_an_empty_choice_has_no_numbers(folder):
     statistics = _statistics(folder, split="validation")
-    assert (statistics.episodes(), statistics.steps(), statistics.length_summary()) == (0, 0, (0, 0.0, 0.0, 0))
+    assert (statistics.episodes(), statistics.steps(), spread(statistics.steps_of_episodes())) == (
+        0,
+        0,
+        (0, 0.0, 0.0, 0),
+    )
 
 
 def test_typed_texts_are_measured_in_characters(folder):

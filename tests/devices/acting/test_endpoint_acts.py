@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers.chat_server import Reply, completion, serving
+from helpers.agents.chat_server import Reply, completion, serving
 
 from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.agents.endpoint import EndpointAgent

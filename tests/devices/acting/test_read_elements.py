@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.understood import understood
+from helpers.agents.understood import understood
 
 from vlm_agent.agents.read_screens import ScreenReader, reader
 from vlm_agent.agents.scripted import ScriptedAgent

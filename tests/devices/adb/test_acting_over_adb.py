@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 import pytest
-from helpers.prepared_agent import Prepared
+from helpers.agents.prepared_agent import Prepared
 
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.cli import FAILED, OK, act, main
@@ -89,8 +89,8 @@ def test_a_refused_action_is_failed_and_shown_and_no_training_step_and_the_run_c
     status, trace = acted(served, monkeypatch, tmp_path, action, Action.wait(), Action.complete())
     assert status == OK
     assert [step.outcome for step in trace.steps] == ["failed", "done", "done"]
-    said = result.err.decode().split("\n")[0]
-    assert said in trace.steps[0].message
+    error = result.err.decode().split("\n")[0]
+    assert error in trace.steps[0].message
     printed = capsys.readouterr().out
     assert f"Step 1 failed, the phone did not perform it: the phone failed at `{command}" in printed
     assert "complete (3 steps, 1 of them failed, " in printed

@@ -260,9 +260,9 @@ COMPLAINTS = (
 
 def test_no_input_is_done_of_which_the_phone_prints_anything(phone, served):
     phone.screenshot()
-    for action, stream, said in product(INPUTS, ("out", "err"), COMPLAINTS):
-        served._shell._commands["input"] = lambda _, stream=stream, said=said: Result(**{stream: f"{said}\n".encode()})
-        with pytest.raises(RefusedError, match=re.escape(said)):
+    for action, stream, line in product(INPUTS, ("out", "err"), COMPLAINTS):
+        served._shell._commands["input"] = lambda _, stream=stream, line=line: Result(**{stream: f"{line}\n".encode()})
+        with pytest.raises(RefusedError, match=re.escape(line)):
             phone.perform(action)
 
 
@@ -304,20 +304,20 @@ STARTED_ALL_THE_SAME = [
 
 
 @pytest.mark.parametrize("stream", ["out", "err"])
-@pytest.mark.parametrize("said", NOT_STARTED)
-def test_an_app_that_does_not_start_is_refused_with_the_reason(phone, served, stream, said):
+@pytest.mark.parametrize("reply", NOT_STARTED)
+def test_an_app_that_does_not_start_is_refused_with_the_reason(phone, served, stream, reply):
     written = {"out": f"{INTENT}\n".encode()}
-    written[stream] = written.get(stream, b"") + f"{said}\n".encode()
+    written[stream] = written.get(stream, b"") + f"{reply}\n".encode()
     served._shell._commands["am"] = lambda _: Result(**written)
-    with pytest.raises(RefusedError, match=re.escape(said.splitlines()[0])):
+    with pytest.raises(RefusedError, match=re.escape(reply.splitlines()[0])):
         phone.perform(Action.open_app("Clock"))
 
 
 @pytest.mark.parametrize("stream", ["out", "err"])
-@pytest.mark.parametrize("said", STARTED_ALL_THE_SAME)
-def test_an_app_that_was_running_is_opened(phone, served, stream, said):
+@pytest.mark.parametrize("reply", STARTED_ALL_THE_SAME)
+def test_an_app_that_was_running_is_opened(phone, served, stream, reply):
     written = {"out": f"{INTENT}\n".encode()}
-    written[stream] = written.get(stream, b"") + f"{said}\n".encode()
+    written[stream] = written.get(stream, b"") + f"{reply}\n".encode()
     served._shell._commands["am"] = lambda _: Result(**written)
     phone.perform(Action.open_app("Clock"))
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from helpers.adb_servers import MISSING, PROGRAMS, AdbServer
-from helpers.cutting_proxy import CuttingProxy
+from helpers.phones.adb_servers import MISSING, PROGRAMS, AdbServer
+from helpers.phones.cutting_proxy import CuttingProxy
 
 from vlm_agent.devices.adb.phone import AdbPhone
 from vlm_agent.devices.errors import ActionInDoubtError, DeviceLostError

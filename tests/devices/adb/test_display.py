@@ -186,12 +186,12 @@ def test_a_capture_without_a_whole_picture_is_repeated(one_adb, served, fault):
     assert faulty.count == 4
 
 
-@pytest.mark.parametrize(("fault", "said"), [("cut", "bytes that are not a whole PNG"), ("refused", "Status: -1")])
-def test_a_phone_without_a_whole_picture_is_named(one_adb, served, monkeypatch, fault, said):
+@pytest.mark.parametrize(("fault", "reply"), [("cut", "bytes that are not a whole PNG"), ("refused", "Status: -1")])
+def test_a_phone_without_a_whole_picture_is_named(one_adb, served, monkeypatch, fault, reply):
     monkeypatch.setattr("vlm_agent.devices.adb.display._PAUSE_SECONDS", 0.0)
     faulty = Faulty(served, *[FAULTS[fault]] * 9)
     with AdbPhone(served.serial, **QUICK) as phone:
-        with pytest.raises(DeviceError, match=f"on {served.serial} returned .*{said}"):
+        with pytest.raises(DeviceError, match=f"on {served.serial} returned .*{reply}"):
             phone.screenshot()
         assert faulty.count == CAPTURES
 

@@ -4,8 +4,8 @@ The phone's shell would run what bad quoting lets it run, and keeps a record of 
 """
 
 import pytest
-from helpers.adb_servers import AdbServer
-from helpers.hostile_texts import STRINGS, hostile_strings
+from helpers.phones.adb_servers import AdbServer
+from helpers.phones.hostile_texts import STRINGS, hostile_strings
 
 from vlm_agent.devices.adb.commands import command_line, type_by_broadcast, type_by_keys
 from vlm_agent.devices.adb.phone import AdbPhone

@@ -63,10 +63,10 @@ def test_a_text_is_not_typed_by_a_keyboard_that_is_gone(one_adb, served, caplog)
     assert len(caplog.messages) == 1
 
 
-@pytest.mark.parametrize("said", ["", "Broadcasting: Intent { act=ADB_INPUT_B64 }", "Error: Permission denied"])
-def test_a_broadcast_that_the_phone_does_not_complete_is_refused(one_adb, served, said):
+@pytest.mark.parametrize("reply", ["", "Broadcasting: Intent { act=ADB_INPUT_B64 }", "Error: Permission denied"])
+def test_a_broadcast_that_the_phone_does_not_complete_is_refused(one_adb, served, reply):
     with AdbPhone(served.serial, **QUICK) as phone:
-        served._shell._commands["am"] = lambda _: output(said)
+        served._shell._commands["am"] = lambda _: output(reply)
         with pytest.raises(RefusedError, match="am broadcast"):
             phone.perform(Action.type_text("hello"))
 
@@ -86,9 +86,9 @@ def test_a_keyboard_that_stays_is_named_at_the_end(one_adb, served, caplog, befo
     served.handset.keyboard = before
     with AdbPhone(served.serial, **QUICK):
         refuse(served, ("set", "reset"), result)
-    (said,) = caplog.messages
-    assert f"ADBKeyBoard may still be the keyboard of {served.serial}" in said
-    assert "shell ime reset" in said
+    (reply,) = caplog.messages
+    assert f"ADBKeyBoard may still be the keyboard of {served.serial}" in reply
+    assert "shell ime reset" in reply
 
 
 def test_a_keyboard_that_stays_on_a_lost_phone_is_named(one_adb, served, caplog):

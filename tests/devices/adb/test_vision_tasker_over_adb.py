@@ -5,8 +5,8 @@ import json
 import re
 
 import pytest
-from helpers.chat_server import Reply, serving
-from helpers.understood import as_parts
+from helpers.agents.chat_server import Reply, serving
+from helpers.agents.understood import as_parts
 
 from vlm_agent.agents.read_screens import reader
 from vlm_agent.cli import OK, main
@@ -73,7 +73,7 @@ def check(status, phone, trace, planner):
     assert [step.action.name for step in trace.steps] == ["tap", "type", "tap", "tap", "complete"]
     assert len(planner.prompts) == 4  # the typing follows from the first answer
     assert [step.tokens for step in trace.steps][1] == (0, 0)
-    assert trace.steps[0].intent.startswith('enter "rooms" in')
+    assert trace.steps[0].notes["action"].startswith('enter "rooms" in')
     assert "elements read from pixels" in trace.heading.agent
     assert not any("image_url" in prompt for prompt in planner.prompts)
 

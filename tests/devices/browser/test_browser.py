@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.browser_phone import needs_browser, tap, texts, type_into
+from helpers.phones.browser_phone import needs_browser, tap, texts, type_into
 
 from vlm_agent.devices.browser.phone import BrowserPhone
 from vlm_agent.devices.browser.tasks import BrowserTask, browser_task

@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from helpers.browser_phone import needs_browser
+from helpers.phones.browser_phone import needs_browser
 
 from vlm_agent.devices import device_address
 from vlm_agent.devices.browser.chromium import NoBrowserError

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from helpers.long_pages import page_of_lines
+from helpers.phones.long_pages import page_of_lines
 
 from vlm_agent.devices.errors import ActionInDoubtError, NotPermittedError, RefusedError
 from vlm_agent.devices.long_screen import LongScreen

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from helpers.long_pages import page_of_lines
+from helpers.phones.long_pages import page_of_lines
 from PIL import Image
 
 from vlm_agent.devices.errors import DeviceError

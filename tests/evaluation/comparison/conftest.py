@@ -4,7 +4,7 @@ from io import StringIO
 
 import pytest
 from helpers import tiny
-from helpers.chat_server import Reply, serving
+from helpers.agents.chat_server import Reply, serving
 from rich.console import Console
 
 from vlm_agent.agents.endpoint import EndpointSettings

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import comparisons
-from helpers.comparisons import table
+from helpers.evaluation import comparisons
+from helpers.evaluation.comparisons import table
 
 pytestmark = pytest.mark.slow
 

@@ -1,6 +1,5 @@
 """The folder of a comparison accepts more agents and seeds, and refuses what would mix two comparisons."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.comparison import plan
 from vlm_agent.evaluation.comparison.settings import Comparison, ComparisonError, Endpoint
 from vlm_agent.evaluation.comparison.stages import Layout, Stages
-from vlm_agent.files.checked_json import write_checked
 
 SIZES = {"simulated": 4, "episodes": 2, "tasks": 1}
 TRAINED = {"one": {"name": "One", "recipe": "recipes/one.yaml"}, "two": {"name": "Two", "recipe": "recipes/two.yaml"}}
@@ -91,16 +89,6 @@ def test_a_server_may_move_between_commands(tmp_path):
     for number in (1, 2):
         Path("asks.yaml").write_text(f"endpoint: http://gpu0{number}/v1\ntimeout: {number}\nmodel: m\n")
         plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}))
-
-
-def test_a_folder_of_an_earlier_version_without_the_content_of_files_is_continued(tmp_path):
-    plan.write_or_verify(stages(tmp_path / "out", TRAINED))
-    for path in (tmp_path / "out").rglob("plan.json"):
-        content = json.loads(path.read_text())
-        write_checked(path, {key: value for key, value in content.items() if key not in ("files", "checksum")})
-    plan.write_or_verify(stages(tmp_path / "out", TRAINED))
-    with pytest.raises(DatasetError, match="scale was 1, and is 2"):
-        plan.write_or_verify(stages(tmp_path / "out", {"one": TRAINED["one"] | {"scale": 2}, "two": TRAINED["two"]}))
 
 
 def test_a_file_that_is_missing_is_named(tmp_path):

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from helpers import comparisons, tiny
-from helpers.comparisons import ends
+from helpers import tiny
+from helpers.evaluation import comparisons
+from helpers.evaluation.comparisons import ends
 
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.files import file_lock

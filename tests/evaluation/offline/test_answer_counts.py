@@ -7,6 +7,7 @@ import pytest
 from helpers import tiny
 
 from vlm_agent.agents import Answer, Usage
+from vlm_agent.agents.agent import Diagnostics
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.offline.answer_counts import AnswerCounts, read_counts
 from vlm_agent.files.checked_json import write_checked
@@ -14,10 +15,13 @@ from vlm_agent.files.checked_json import write_checked
 EPISODES = [replace(tiny.episode(number), steps=tiny.episode().steps[:2]) for number in range(2)]
 RIGHT = Answer("", tiny.ACTIONS[0], usage=Usage(from_prefill=True))
 ANSWERS = [
-    [replace(RIGHT, unwritable=True, reference_has_goal=True), replace(RIGHT, fenced=True, reference_has_goal=False)],
     [
-        replace(RIGHT, failed="no reply", beyond_context=True),
-        replace(RIGHT, repaired=2, unread="two actions", usage=Usage(from_prefill=False)),
+        replace(RIGHT, diagnostics=Diagnostics(unwritable=True, reference_has_goal=True)),
+        replace(RIGHT, diagnostics=Diagnostics(fenced=True, reference_has_goal=False)),
+    ],
+    [
+        replace(RIGHT, failed="no reply", diagnostics=Diagnostics(beyond_context=True)),
+        replace(RIGHT, diagnostics=Diagnostics(repaired=2, unread="two actions"), usage=Usage(from_prefill=False)),
     ],
 ]
 COUNTS = AnswerCounts(

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers.gold_steps import answered, episode, random_action
+from helpers.evaluation.gold_steps import answered, episode, random_action
 
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.episodes import Action, Episode, Step, UiElement

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from helpers import families, tiny
-from helpers.knowing_agent import Knowing
-from helpers.prepared_agent import Prepared
-from helpers.preparing_agent import PreparingAgent
+from helpers import tiny
+from helpers.agents.knowing_agent import Knowing
+from helpers.agents.prepared_agent import Prepared
+from helpers.agents.preparing_agent import PreparingAgent
+from helpers.models import families
 from rich.console import Console
 
 from vlm_agent.agents.agent import preparation_of
@@ -28,7 +29,6 @@ from vlm_agent.evaluation.offline import loading, parts
 from vlm_agent.evaluation.offline.loading import default_workers
 from vlm_agent.evaluation.offline.run import evaluate
 from vlm_agent.files.jobs import ArrayTask
-from vlm_agent.models.family import family_of
 
 EPISODES = [tiny.episode(number, tiny.ACTIONS[number % 3 :], size=(96, 50)) for number in range(7)]
 
@@ -42,7 +42,6 @@ def score(settings, shards: Path, output: Path, **options) -> dict[str, bytes]:
 
 def vlm_agent(name: str) -> VlmAgent:
     family = families.family(name)
-    family_of(family.model.config).use_masked_attention(family.model)
     return VlmAgent(family.model, family.words, family.sentences, batch_tokens=600)
 
 
@@ -78,7 +77,7 @@ def test_a_screen_is_prepared_once_for_all_passes(shards):
 
 
 def test_agents_without_a_preparation_are_asked_for_whole_episodes(tmp_path):
-    from helpers.knowing_agent import write_shards
+    from helpers.agents.knowing_agent import write_shards
 
     shards = write_shards(tmp_path / "shards", ["test"])
     by_default, without = (
@@ -121,10 +120,10 @@ _INTERRUPTED = """
 import sys, time
 import numpy
 sys.path.insert(0, {helpers!r})
-from helpers.prepared_agent import Prepared
-from helpers.preparing_agent import PreparingAgent
+from helpers.agents.prepared_agent import Prepared
+from helpers.agents.preparing_agent import PreparingAgent
 from vlm_agent.cli import evaluate, main
-from helpers.preparing_agent import PreparingAgent
+from helpers.agents.preparing_agent import PreparingAgent
 class Slow(PreparingAgent):
     def answer_prepared(self, prepared, variants=()):
         print("answers", flush=True)

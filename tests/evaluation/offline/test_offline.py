@@ -4,11 +4,12 @@ from dataclasses import replace
 from io import StringIO
 
 import pytest
-from helpers.knowing_agent import Knowing, KnowingAgent, write_shards
+from helpers.agents.knowing_agent import Knowing, KnowingAgent, write_shards
 from pydantic import ValidationError
 from rich.console import Console
 
 from vlm_agent.agents import Answer
+from vlm_agent.agents.agent import Diagnostics
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.benchmark import Benchmark
@@ -165,7 +166,10 @@ def test_demonstrated_actions_that_the_agent_cannot_write_are_counted_and_listed
             class DeafAgent(type(knower)):
                 def answer_episodes(self, episodes, variants=()):
                     runs = super().answer_episodes(episodes, variants)
-                    return [[[replace(answer, unwritable=True) for answer in one] for one in run] for run in runs]
+                    return [
+                        [[replace(answer, diagnostics=Diagnostics(unwritable=True)) for answer in one] for one in run]
+                        for run in runs
+                    ]
 
             return DeafAgent(knower.diary)
 

@@ -5,9 +5,9 @@ from io import StringIO
 
 import pytest
 from helpers import tiny
-from helpers.gold_steps import answered, episode
-from helpers.prepared_agent import Prepared
-from helpers.report_pages import Page
+from helpers.agents.prepared_agent import Prepared
+from helpers.evaluation.gold_steps import answered, episode
+from helpers.pages.report_pages import Page
 from rich.console import Console
 
 from vlm_agent.action_languages import language_settings

@@ -7,7 +7,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from helpers.knowing_agent import Knowing, write_shards
+from helpers.agents.knowing_agent import Knowing, write_shards
 from rich.console import Console
 
 from vlm_agent.errors import DatasetError, UserError
@@ -46,7 +46,7 @@ import sys
 from io import StringIO
 from pathlib import Path
 sys.path.insert(0, {here!r})
-from helpers.knowing_agent import Knowing
+from helpers.agents.knowing_agent import Knowing
 from rich.console import Console
 from vlm_agent.evaluation.offline import parts
 from vlm_agent.evaluation.benchmark import Benchmark
@@ -121,18 +121,6 @@ def test_a_job_array_in_any_order_writes_the_bytes_of_one_process(world, tmp_pat
     _evaluate(world, tmp_path / "out")
     assert _bytes(output) == _bytes(tmp_path / "out")
     assert len(Knowing(folder=output.parent).knower.asked()) == 4 * 8
-
-
-def test_a_plan_with_renamed_language_keys_is_the_same_plan(world, tmp_path):
-    """Earlier versions recorded `sought` for every action language, and had no `all_action_kinds`."""
-    output = tmp_path / "out"
-    _evaluate(world, output)
-    path = output / "plan.json"
-    plan = read_checked(path, "")
-    assert plan["described"]["language"] == {"name": "binned", "bins": 100, "all_action_kinds": False}
-    plan["described"]["language"] = {"name": "binned", "bins": 100, "sought": False}
-    write_json(path, plan)
-    finish(output, Console(file=StringIO()))
 
 
 def test_finish_refuses_an_evaluation_with_missing_predictions(world, tmp_path):
@@ -242,18 +230,3 @@ def test_two_processes_do_not_predict_the_same(tmp_path):
 def test_a_task_outside_its_job_array_is_refused(index, count):
     with pytest.raises(UserError, match="--shard-index must be 0 to 2"):
         ArrayTask(index, count)
-
-
-def test_an_evaluation_of_an_older_version_is_resumed(world, tmp_path):
-    """Older plans name a key of the action language otherwise."""
-    output = tmp_path / "out"
-    _evaluate(world, output)
-    asked = Knowing(folder=tmp_path).knower.asked()
-    plan = read_checked(output / "plan.json", "")
-    assert plan["described"]["language"] == {"name": "binned", "bins": 100, "all_action_kinds": False}
-    plan["described"]["language"] = {"name": "binned", "bins": 100, "sought": False}
-    write_json(output / "plan.json", plan)
-    metrics = (output / "metrics.json").read_bytes()
-    _evaluate(world, output)
-    assert Knowing(folder=tmp_path).knower.asked() == asked
-    assert (output / "metrics.json").read_bytes() == metrics

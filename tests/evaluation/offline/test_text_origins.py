@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import adapted_run, tiny
-from helpers.thoughts import row, with_texts
+from helpers import tiny
+from helpers.data.thoughts import row, with_texts
+from helpers.runs import adapted_run
 
 from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.cli import OK, main
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode
-from vlm_agent.evaluation.offline.text_origins import ANNOTATION, DEMONSTRATION, MISSING, PHONE, text_origins
+from vlm_agent.evaluation.offline.about import ANNOTATION, DEMONSTRATION, MISSING, PHONE, text_origins
 from vlm_agent.files.checked_json import read_checked
 from vlm_agent.texts.phone import result_text, screen_text
 
@@ -25,7 +26,7 @@ def of_the_phone(episode: Episode) -> Episode:
     for number, step in enumerate(steps):
         after = steps[min(number + 1, len(steps) - 1)]
         texts = {"screen": screen_text(step.screen), "result": result_text(step.screen, after.screen)}
-        steps[number] = replace(step, coat=replace(step.coat, **texts))
+        steps[number] = replace(step, notes={**step.notes, **texts})
     return replace(episode, steps=tuple(steps))
 
 
@@ -37,7 +38,7 @@ def origins(folder: Path, episodes: list[Episode], *text_inputs: str) -> dict[st
 def test_annotations_and_texts_of_the_phone_are_distinguished(tmp_path):
     bare = tiny.episode(2)
     empty = replace(
-        bare, id="3", steps=(replace(ANNOTATED.steps[0], coat=replace(ANNOTATED.steps[0].coat, screen="")),)
+        bare, id="3", steps=(replace(ANNOTATED.steps[0], notes={**ANNOTATED.steps[0].notes, "screen": ""}),)
     )
     episodes = [ANNOTATED, of_the_phone(tiny.episode(1)), bare, empty]
     assert origins(tmp_path, episodes, "screen", "result", "think") == {

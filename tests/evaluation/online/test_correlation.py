@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.correlation import correlate_success, correlation
+from helpers.evaluation.correlation import correlate_success, correlation
 
 
 def test_pearson_is_numpys_and_spearman_that_of_the_ranks():

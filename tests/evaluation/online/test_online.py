@@ -7,11 +7,12 @@ from io import StringIO
 import numpy as np
 import pytest
 from helpers import tiny
-from helpers.prepared_agent import Prepared
-from helpers.replay import replay
+from helpers.agents.prepared_agent import Prepared
+from helpers.phones.replay import replay
 from rich.console import Console
 
 from vlm_agent.agents import Answer, Usage
+from vlm_agent.agents.agent import Diagnostics
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.devices.errors import DeviceError
@@ -21,7 +22,6 @@ from vlm_agent.evaluation.online import AGENT, AT_ONCE, EXPERT, evaluate_online
 from vlm_agent.evaluation.online import evaluate as evaluating
 from vlm_agent.evaluation.online.runs import BASELINES, allowed_steps, play
 from vlm_agent.evaluation.online.tasks import address_of, online_tasks
-from vlm_agent.files import write_json
 from vlm_agent.files.checked_json import read_checked
 from vlm_agent.simulator.demonstrations import simulate_episode
 
@@ -163,7 +163,7 @@ def test_an_agent_is_stopped_after_twice_the_experts_steps_and_a_few(tmp_path):
 def test_answers_beyond_the_models_context_are_counted_and_printed(tmp_path):
     class Overlong(Tapper):
         def act(self, goal, history, screen):
-            return replace(super().act(goal, history, screen), beyond_context=len(history) > 1)
+            return replace(super().act(goal, history, screen), diagnostics=Diagnostics(beyond_context=len(history) > 1))
 
     printed = StringIO()
     content = evaluate_online(
@@ -284,15 +284,3 @@ def test_every_task_can_be_found_by_its_address(tmp_path):
         assert task["task"] == address_of(expected.task)
         for outcome in task["runs"].values():
             assert read_trace(tmp_path / "out" / outcome["trace"]).heading.task == task["task"]
-
-
-def test_an_evaluation_of_an_older_version_is_resumed(tmp_path):
-    """Older plans name a key of the action language otherwise."""
-    evaluate(tmp_path / "out", tasks=1)
-    path = tmp_path / "out" / "online_plan.json"
-    plan = read_checked(path, "")
-    plan["language"]["sought"] = False
-    write_json(path, plan)
-    settings = Prepared(prepared=Tapper())
-    evaluate_online(settings, tmp_path / "out", Console(file=StringIO()), tasks=1, controls=False)
-    assert settings.loads == []

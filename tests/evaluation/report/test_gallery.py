@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from helpers.gold_steps import answered, episode
+from helpers.evaluation.gold_steps import answered, episode
 from hypothesis import given
 from hypothesis import strategies as st
 

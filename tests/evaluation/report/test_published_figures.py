@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers.report_pages import FACTS, Page, Shards, made_episodes
+from helpers.pages.report_pages import FACTS, Page, Shards, made_episodes
 
 from vlm_agent.evaluation.predictions import predictions_for
 from vlm_agent.evaluation.report import write_report

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.gold_steps import answered
-from helpers.report_pages import EVIL, FACTS, Page, Shards, made_episodes
+from helpers.evaluation.gold_steps import answered
+from helpers.pages.report_pages import EVIL, FACTS, Page, Shards, made_episodes
 from PIL import Image
 
 from vlm_agent.episodes import Action

@@ -6,8 +6,8 @@ Needs `apt-get install chromium`; continuous integration has it and refuses to s
 import random
 
 import pytest
-from helpers.browser import EXECUTABLE, Browser
-from helpers.report_pages import EVIL, FACTS, Shards, made_episodes
+from helpers.pages.browser import EXECUTABLE, Browser
+from helpers.pages.report_pages import EVIL, FACTS, Shards, made_episodes
 
 from vlm_agent.episodes import Action
 from vlm_agent.evaluation.predictions import predictions_for

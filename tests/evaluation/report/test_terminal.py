@@ -2,7 +2,7 @@
 
 import io
 
-from helpers.gold_steps import answered
+from helpers.evaluation.gold_steps import answered
 from rich.console import Console
 
 from vlm_agent.episodes import Action

@@ -4,7 +4,7 @@ import io
 from dataclasses import replace
 
 import pytest
-from helpers.gold_steps import answered, episode
+from helpers.evaluation.gold_steps import answered, episode
 from helpers.tiny import LANGUAGE
 from rich.console import Console
 

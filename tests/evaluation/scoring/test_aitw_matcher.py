@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers.matcher_batch import batch
+from helpers.evaluation.matcher_batch import batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

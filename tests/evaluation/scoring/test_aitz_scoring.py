@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.gold_steps import answered, episode
+from helpers.evaluation.gold_steps import answered, episode
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.gold_steps import answered, episode, random_action
+from helpers.evaluation.gold_steps import answered, episode, random_action
 
 from vlm_agent.episodes import Action, UiElement
 from vlm_agent.errors import UserError

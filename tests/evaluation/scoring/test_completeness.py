@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.gold_steps import episode as episode_of
+from helpers.evaluation.gold_steps import episode as episode_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

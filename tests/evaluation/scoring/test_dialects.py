@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers.gold_steps import answered, episode
-from helpers.matcher_batch import batch
+from helpers.evaluation.gold_steps import answered, episode
+from helpers.evaluation.matcher_batch import batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers.gold_steps import answered, episode, random_action
+from helpers.evaluation.gold_steps import answered, episode, random_action
 
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.episodes import Action, UiElement
@@ -192,7 +192,7 @@ def test_the_interval_is_that_of_the_bootstrap_in_theory():
 
 
 def test_the_interval_over_subsets_of_few_episodes_holds_the_share_at_nearly_the_stated_rate():
-    """Of resamples as they are, 87 % of the intervals hold it."""
+    """With plain resamples 87 % of the intervals hold it."""
     held, trials, percents = 0, 400, (30, 50, 60, 70, 80)
     for trial in range(trials):
         rng = np.random.default_rng([7, trial])

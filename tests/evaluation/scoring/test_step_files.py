@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers.gold_steps import answered, episode, random_action
+from helpers.evaluation.gold_steps import answered, episode, random_action
 
 from vlm_agent.episodes import Action, UiElement
 from vlm_agent.errors import UserError

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from helpers.gold_steps import episode
+from helpers.evaluation.gold_steps import episode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
-from helpers.chat_server import Reply, serving
-from helpers.served_pages import exchange
-from helpers.viewing import scripted, viewing
+from helpers.agents.chat_server import Reply, serving
+from helpers.pages.served_pages import exchange
+from helpers.pages.viewing import scripted, viewing
 from PIL import Image, ImageDraw, ImageFont
 from rich.console import Console
 

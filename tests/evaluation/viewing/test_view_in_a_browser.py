@@ -8,8 +8,8 @@ import io
 import json
 
 import pytest
-from helpers.browser import EXECUTABLE, Browser
-from helpers.viewing import scripted, viewing
+from helpers.pages.browser import EXECUTABLE, Browser
+from helpers.pages.viewing import scripted, viewing
 from PIL import Image
 
 from vlm_agent.action_languages import default_language

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from helpers import families, tiny
+from helpers import tiny
+from helpers.models import families
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.cache_utils import DynamicLayer
 
@@ -149,7 +150,7 @@ def test_attention_that_would_mix_sentences_is_refused(name):
 
 @every_family
 def test_a_mask_of_padding_is_kept(name):
-    """Of a batch as transformers' own `generate` makes it, padded on the left."""
+    """The mask of a batch as transformers' own `generate` makes it, padded on the left."""
     family = families.family(name)
     text = language_model(family)
     backbone = getattr(text, "model", text)

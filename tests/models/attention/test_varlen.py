@@ -4,12 +4,14 @@ import logging
 
 import pytest
 import torch
-from helpers import families, tiny, tiny_qwen, varlen_on_cpu
+from helpers import tiny
+from helpers.hardware import varlen_on_cpu
+from helpers.models import families, tiny_qwen
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
-from vlm_agent.models.attention import varlen, within_sentences
-from vlm_agent.models.attention.varlen import Bounds
+from vlm_agent.models import attention
+from vlm_agent.models.attention import Bounds, within_sentences
 from vlm_agent.models.qwen_vl import vision_kernels
 
 LENGTHS = (3, 1, 7, 5)
@@ -34,7 +36,7 @@ def bounds() -> Bounds:
 def test_output_and_gradients_equal_those_of_a_call_per_segment(causal, key_heads, scaling, monkeypatch):
     calls = varlen_on_cpu.use(monkeypatch)
     one, other = states(key_heads=key_heads), states(key_heads=key_heads)
-    output = varlen.attend(*one, bounds(), causal, scaling)
+    output = attention.run_kernel(*one, bounds(), causal, scaling)
     options = {"is_causal": causal, "scale": scaling, "enable_gqa": True}
     parts = zip(*(tensor.split(LENGTHS, dim=2) for tensor in other), strict=True)
     expected = torch.cat([functional.scaled_dot_product_attention(*part, **options) for part in parts], dim=2)
@@ -93,8 +95,8 @@ def test_the_operator_accepts_fake_cuda_tensors_and_returns_the_shape_of_a_row(d
     """The shapes and dtypes of torch's own operator on CUDA; `backward` on fake CUDA tensors needs a CUDA build."""
     with FakeTensorMode():
         query, key = (torch.empty(1, heads, 15, 16, dtype=dtype, device="cuda") for heads in (4, 2))
-        limits = Bounds((0, 6, 15), torch.zeros(3, dtype=torch.int32, device="cuda"), 9)
-        output = varlen.attend(query, key, key, limits, causal=True, scaling=None)
+        limits = Bounds((0, 6, 15), torch.zeros(3, dtype=torch.int32, device="cuda"))
+        output = attention.run_kernel(query, key, key, limits, causal=True, scaling=None)
         assert output.shape == (1, 15, 4, 16)
         assert (output.dtype, output.device.type) == (dtype, "cuda")
 
@@ -126,20 +128,20 @@ def test_bounds_hold_the_longest_segment():
 )
 def test_it_runs_in_half_precision_on_ampere_and_later(changes, reason):
     usual = {"dtype": torch.bfloat16, "head": 128, "dropout": 0.0, "capability": (9, 0)}
-    found = varlen._obstacle(**usual | changes)
+    found = attention._obstacle(**usual | changes)
     assert found is None if reason is None else reason in found
 
 
 def test_a_gpu_that_cannot_run_it_logs_the_reason_once(monkeypatch, caplog):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (7, 5))
-    varlen._warn.cache_clear()
+    attention._warn.cache_clear()
     with FakeTensorMode(), caplog.at_level(logging.WARNING):
         query = torch.empty(1, 4, 15, 16, dtype=torch.bfloat16, device="cuda")
-        assert not varlen.can_run(query)
-        assert not varlen.can_run(query)
+        assert not attention.can_run_kernel(query)
+        assert not attention.can_run_kernel(query)
     assert [record.message.startswith("SLOW ATTENTION") for record in caplog.records] == [True]
 
 
 def test_a_cpu_does_not_run_it_and_logs_nothing(caplog):
-    assert not varlen.can_run(states()[0])
+    assert not attention.can_run_kernel(states()[0])
     assert not caplog.records

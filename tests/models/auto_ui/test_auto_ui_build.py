@@ -3,7 +3,8 @@
 import pytest
 import torch
 import transformers
-from helpers import tiny, tiny_auto_ui
+from helpers import tiny
+from helpers.models import tiny_auto_ui
 from peft import PeftModel
 from transformers import T5Config, T5ForConditionalGeneration
 
@@ -23,7 +24,7 @@ from vlm_agent.models.weights.adapters import (
     merge_adapter,
     save_trained_weights,
 )
-from vlm_agent.models.weights.quantisation import quantise
+from vlm_agent.models.weights.precision import quantise
 from vlm_agent.models.word_tokenizer import coordinate_ids
 from vlm_agent.recipe.model import Lora, ModelRecipe, TrainedParts
 
@@ -89,7 +90,7 @@ def test_a_t5_keeps_its_weights_and_starts_a_fusion_from_torchs_generator(tied, 
 
 
 def test_a_head_that_is_not_scaled_may_be_tied(tmp_path):
-    """As transformers 5 trains a FLAN's configuration from random weights: the checkpoint has no head."""
+    """This is how transformers 5 trains a FLAN's configuration from random weights: the checkpoint has no head."""
     config = T5Config(**CONFIG, vocab_size=512, tie_word_embeddings=False)
     T5ForConditionalGeneration(config).save_pretrained(tmp_path)
     WORDS.save_pretrained(tmp_path)

@@ -15,8 +15,7 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.models.auto_ui.convert import model_of, read_published
 from vlm_agent.models.auto_ui.family import AUTO_UI
 from vlm_agent.models.build import Vocabulary, build_tokenizer
-from vlm_agent.models.conversion import converter_of
-from vlm_agent.models.conversion.source_files import CheckpointFormatError
+from vlm_agent.models.conversion import CheckpointFormatError, converter_of
 from vlm_agent.recipe.model import ModelRecipe
 
 GOLDEN = Path(__file__).parents[2] / "data/auto_ui"

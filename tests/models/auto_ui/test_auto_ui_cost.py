@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from helpers import tiny, tiny_auto_ui
+from helpers import tiny
+from helpers.models import tiny_auto_ui
 
 from vlm_agent.models.auto_ui.collate import collate
 from vlm_agent.models.auto_ui.cost import AutoUiCost

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from helpers import tiny, tiny_auto_ui
+from helpers import tiny
+from helpers.models import tiny_auto_ui
 from torch import nn
 
 from vlm_agent.agents.decoding.greedy import Limits, decode_sentence, most_likely

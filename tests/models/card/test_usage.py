@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from helpers import served_qwen, tiny, tiny_qwen, tiny_text
-from helpers.card_snippets import run_snippets, snippet_of
+from helpers import tiny
+from helpers.models import tiny_qwen, tiny_text
+from helpers.pages.card_snippets import run_snippets, snippet_of
+from helpers.runs import served_qwen
 from PIL import Image
 from transformers import AutoProcessor, AutoTokenizer
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors.numpy
-from helpers import vision_towers
-from helpers.feature_shards import write_several
+from helpers.data.feature_shards import write_several
+from helpers.models import vision_towers
 
 from vlm_agent.cli import FAILED, main
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import DatasetError
-from vlm_agent.models.features.job import extraction
-from vlm_agent.models.features.job.loading import load_episode
+from vlm_agent.models.features import extraction
+from vlm_agent.models.features.extraction import load_episode
 
 SHARDS = 2
 
@@ -61,7 +61,7 @@ def test_the_output_does_not_depend_on_the_number_of_workers(words, uninterrupte
 _KILLED = """
 import os, signal, sys
 from vlm_agent.cli import main
-from vlm_agent.models.features.job import extraction
+from vlm_agent.models.features import extraction
 batches, extract = int(sys.argv[1]), extraction.ShardExtraction._features
 def dying(self, batch):
     global batches
@@ -118,7 +118,7 @@ def test_finish_before_all_tasks_names_the_missing_shards(words, tmp_path, capsy
     assert main(_output(words, tmp_path / "out", "--shard-index", 0, "--shard-count", 2)) == 0
     assert main(["features", "--finish", "--output", str(tmp_path / "out")]) == FAILED
     complaint = capsys.readouterr().err
-    assert "the features of 1 of 2 shards are not extracted yet (single/single-00000-of-00001.parquet)" in complaint
+    assert "1 of 2 shards are not extracted yet (single/single-00000-of-00001.parquet)" in complaint
 
 
 def test_finish_in_a_folder_without_an_extraction_is_an_error(tmp_path, capsys):
@@ -149,7 +149,7 @@ def test_a_folder_with_other_files_is_refused(words, tmp_path, capsys):
 
 def test_a_disk_without_room_is_refused_before_weights_are_read(words, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda path: namedtuple("usage", "total used free")(0, 0, 100))
-    monkeypatch.setattr("vlm_agent.models.features.job.run.load_extractor", None)
+    monkeypatch.setattr("vlm_agent.models.features.job.load_extractor", None)
     assert main(_output(words, tmp_path / "out")) == FAILED
     printed = capsys.readouterr()
     size = 20 * (32 * 2 + 16 + 4) + SHARDS * 3 * 128
@@ -199,9 +199,9 @@ def test_finish_names_a_damaged_plan_and_the_key(tmp_path, capsys, plan, complai
 
 
 def test_a_second_extraction_into_the_folder_is_refused_while_one_runs(words, tmp_path, capsys):
-    from vlm_agent.models.features.job.plan import job
+    from vlm_agent.models.features.job import job_of
 
-    with job(tmp_path / "out").locked():
+    with job_of(tmp_path / "out").locked():
         assert main(_output(words, tmp_path / "out")) == FAILED
     assert "another process is writing an extraction of features" in capsys.readouterr().err
 

@@ -10,16 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import vision_towers
-from helpers.feature_shards import write_several
+from helpers.data.feature_shards import write_several
+from helpers.models import vision_towers
 
 from vlm_agent.cli import main
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import write_json
+from vlm_agent.files import sha256_of, write_json
 from vlm_agent.files.checked_json import content_of, read_checked
 from vlm_agent.models.features import load_extractor
 from vlm_agent.models.features.store import FeatureStore
+from vlm_agent.models.features.store.layout import row_sum
 from vlm_agent.models.features.store.pixels import PixelIndex, pixel_digest
 from vlm_agent.recipe.model import FeatureSettings
 
@@ -95,11 +96,17 @@ def test_features_are_found_by_pixels_and_only_by_the_same_pixels(made, dataset)
 def test_features_are_found_in_more_shards_than_a_process_may_open_files(tmp_path):
     shards = 300
     about = {"extractor": "phone_vlm_tiny", "checkpoint": None, "form": "pooled", "digest": "", "precision": "float32"}
-    files = [{"shard": f"{n}.parquet", "steps": 1, "sha256": "", "pixels_sha256": ""} for n in range(shards)]
     screens = [np.full((1, 1, 3), (n // 256, n % 256, 0), np.uint8) for n in range(shards)]
     for number, screen in enumerate(screens):
         np.save(tmp_path / f"{number}.npy", np.full((1, 1, 3), number, np.float16))
         np.save(tmp_path / f"{number}.pixels.npy", np.frombuffer(pixel_digest(screen), np.uint8)[None])
+        np.save(tmp_path / f"{number}.sums.npy", np.array([row_sum(np.full((1, 3), number, np.float16))], np.uint32))
+    digests = {"pixels_sha256": "pixels.npy", "sums_sha256": "sums.npy"}
+    files = [
+        {"shard": f"{n}.parquet", "steps": 1, "sha256": ""}
+        | {key: sha256_of([tmp_path / f"{n}.{name}"]) for key, name in digests.items()}
+        for n in range(shards)
+    ]
     manifest = {"features_version": 1, "extractor": about, "tokens": 1, "size": 3, "files": files}
     manifest["shards"] = {"manifest_sha256": ""}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
@@ -324,20 +331,6 @@ def test_a_flipped_bit_in_features_is_noticed_when_the_step_is_read(copy):
         features[len(features) - 1]
     with pytest.raises(DatasetError, match="the checksum of step 9 differs"):
         store.find(dataset[last].steps[-1].screenshot)
-
-
-def test_features_of_an_earlier_version_are_read_without_checksums(copy, settings):
-    manifest = copy / "features" / "manifest.json"
-    content = read_checked(manifest, "")
-    for file in content["files"]:
-        del file["sums_sha256"]
-    write_json(manifest, content)
-    for path in (copy / "features").rglob("*.sums.npy"):
-        path.unlink()
-    dataset, store = ShardDataset(copy / "shards"), FeatureStore(copy / "features")
-    store.check(dataset, settings)
-    for number, step in enumerate(dataset[0].steps):
-        assert np.array_equal(store.find(step.screenshot), store.steps(dataset, 0)[number])
 
 
 def test_features_of_shards_of_an_earlier_version_remain_valid(copy, settings):

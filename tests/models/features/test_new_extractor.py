@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import yaml
-from helpers.feature_shards import write_several
+from helpers.data.feature_shards import write_several
 
 from vlm_agent.cli import FAILED, main
 from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -16,7 +16,7 @@ T5 = {"model_type": "t5", "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 1,
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch):
-    monkeypatch.setitem(EXTRACTORS, "mean_colour", "helpers.mean_colour:MEAN_COLOUR")
+    monkeypatch.setitem(EXTRACTORS, "mean_colour", "helpers.data.mean_colour:MEAN_COLOUR")
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import tiny
-from helpers.feature_shards import write_several
+from helpers.data.feature_shards import write_several
 
 from vlm_agent.cli import main
 from vlm_agent.datasets.shards.dataset import ShardDataset

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from helpers import vision_towers
+from helpers.models import vision_towers
 from PIL import Image
 from transformers import BitImageProcessorPil, Dinov2Model
 

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import tiny
-from helpers.heads import WORDS, attention
+from helpers.models.heads import WORDS, attention
 from torch import nn
 
+from shipped_weights.phone_vlm_tiny.settings import read_pretraining
 from vlm_agent.models.build import Vocabulary, build, build_tokenizer
 from vlm_agent.models.llama_vit.model import LlamaViT
 from vlm_agent.recipe.model import ModelRecipe
-from vlm_agent.recipe.run import read_recipe
 
-RECIPE = Path(__file__).resolve().parents[3] / "recipes/pretrain_phone_vlm_tiny.yaml"
+RECIPE = Path(__file__).resolve().parents[3] / "shipped_weights/phone_vlm_tiny/pretrain.yaml"
 TEXT, VISION, MARKS = 0, 1, 2
 """The dimensions that mark each, and how many they are."""
 
@@ -28,9 +28,10 @@ SCREENS = 40
 
 def started(**changes) -> LlamaViT:
     """The network that pretraining starts with; `changes` to its language model."""
-    content = read_recipe(RECIPE).model.model_dump(exclude_none=True)
+    ours = read_pretraining(RECIPE, {})[0].model
+    content = ours.model_dump(exclude_none=True)
     content["language_model"]["config"] |= changes
-    recipe = ModelRecipe(**{key: content[key] for key in read_recipe(RECIPE).model.model_fields_set})
+    recipe = ModelRecipe(**{key: content[key] for key in ours.model_fields_set})
     tokenizer = build_tokenizer(recipe, Vocabulary(tiny.LANGUAGE.vocabulary(), WORDS))
     torch.manual_seed(0)
     return build(recipe, tokenizer, tiny.LANGUAGE).eval()

@@ -310,16 +310,6 @@ def test_a_batch_with_nothing_to_learn_has_no_loss_and_no_gradient(batch, items)
     assert all(p.grad is None or not p.grad.any() for p in model.parameters())
 
 
-def test_logits_to_keep_selects_positions(batch):
-    model = tiny.model(len(WORDS))
-    inputs = batch["input_ids"], batch["screens"]
-    with torch.inference_mode():
-        every = model(*inputs).logits
-        assert torch.allclose(model(*inputs, logits_to_keep=2).logits, every[:, -2:], atol=1e-6)
-        some = torch.tensor([0, 5, 3])
-        assert torch.allclose(model(*inputs, logits_to_keep=some).logits, every[:, some], atol=1e-6)
-
-
 def test_gradient_checkpointing_changes_no_gradient(batch):
     model = tiny.model(len(WORDS)).train()
     plain = gradients(model, model(**batch).loss)

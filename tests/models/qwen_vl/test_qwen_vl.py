@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from helpers import families, tiny, tiny_qwen
+from helpers import tiny
+from helpers.models import families, tiny_qwen
 from peft import PeftModel
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
@@ -170,9 +171,9 @@ def test_transformers_generate_equals_that_of_its_own_class(name):
     batch = their_batch(family.model, [step.screenshot for step in episode.steps[:2]], sentence)
     options = {"max_new_tokens": 8, "min_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
     with torch.inference_mode():
-        said = family.model.generate(**batch, **options)
-        assert torch.equal(said, theirs(family.model).generate(**batch, **options))
-    assert said.shape[1] == len(sentence) + 8
+        ours = family.model.generate(**batch, **options)
+        assert torch.equal(ours, theirs(family.model).generate(**batch, **options))
+    assert ours.shape[1] == len(sentence) + 8
 
 
 def opening_ids(sentences, goal: str) -> list[int]:

@@ -5,7 +5,9 @@ import json
 import pytest
 import torch
 import transformers
-from helpers import served_qwen, tiny, tiny_qwen
+from helpers import tiny
+from helpers.models import tiny_qwen
+from helpers.runs import served_qwen
 from peft import PeftModel
 from transformers import AutoModelForImageTextToText, AutoProcessor
 

@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 import torch
-from helpers import families, tiny, tiny_qwen
+from helpers import tiny
+from helpers.models import families, tiny_qwen
 from torch.nn import functional
 
 from vlm_agent.models.qwen_vl import vision_kernels

@@ -5,17 +5,15 @@ import math
 
 import pytest
 import torch
-from helpers import published_qwen_vl as published
+from helpers.published import published_qwen_vl as published
 from transformers import AutoConfig, AutoModel
 
 from vlm_agent.errors import UserError
 from vlm_agent.models.llama_vit.model import LlamaViT
-from vlm_agent.models.qwen_vl_2023.configuration import our_configuration, read_configuration
 from vlm_agent.models.qwen_vl_2023.convert import convert_checkpoint
-from vlm_agent.models.qwen_vl_2023.positions import fit_grid, grid_sinusoids
-from vlm_agent.models.qwen_vl_2023.published import published_weights
-from vlm_agent.models.qwen_vl_2023.resampler import Resampler
-from vlm_agent.models.qwen_vl_2023.tower import QwenVLTower, QwenVLTowerConfig
+from vlm_agent.models.qwen_vl_2023.published import our_configuration, published_weights, read_configuration
+from vlm_agent.models.qwen_vl_2023.resampler import Resampler, grid_sinusoids
+from vlm_agent.models.qwen_vl_2023.tower import QwenVLTower, QwenVLTowerConfig, fit_grid
 from vlm_agent.sentences import SCREEN_TOKEN
 
 WEIGHTS = published.random_weights()

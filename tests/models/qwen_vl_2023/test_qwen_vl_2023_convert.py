@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import published_qwen_vl as published
+from helpers.published import published_qwen_vl as published
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from vlm_agent.errors import CheckpointError
-from vlm_agent.models.conversion.source_files import CheckpointFormatError
+from vlm_agent.models.conversion import CheckpointFormatError
 from vlm_agent.models.llama_vit.model import LlamaViT
 from vlm_agent.models.qwen_vl_2023.convert import convert_checkpoint
 
@@ -125,7 +125,7 @@ def test_half_a_file_is_named(source, target):
 def test_pickles_are_not_read_and_the_message_names_the_remedy(source, target):
     for file in source.glob("*.safetensors"):
         file.rename(file.with_name(f"pytorch_{file.stem}.bin"))
-    with pytest.raises(CheckpointFormatError, match=r"(?s)pickle.*docs/qwen_vl_2023.md"):
+    with pytest.raises(CheckpointFormatError, match=r"(?s)pickle.*docs/training.md"):
         convert(source, target)
 
 
@@ -193,7 +193,7 @@ def test_the_documented_lines_rewrite_pickles_so_that_they_convert(files, source
     for number in range(files):
         name = "pytorch_model.bin" if files == 1 else f"pytorch_model-{number + 1:05}-of-{files:05}.bin"
         torch.save(dict(list(whole.items())[number::files]), source / name)
-    page = (Path(__file__).parents[3] / "docs" / "qwen_vl_2023.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "training.md").read_text(encoding="utf-8")
     lines = re.search(r"(?m)^    import glob, torch\n(?:    .*\n)+", page)
     monkeypatch.chdir(source)
     exec(textwrap.dedent(lines[0]))  # noqa: S102 (the documented lines are what is tested)

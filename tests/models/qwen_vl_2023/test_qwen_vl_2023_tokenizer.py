@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import pytest
 import regex
-from helpers import published_qwen_vl as published
+from helpers.published import published_qwen_vl as published
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from vlm_agent.models.conversion.source_files import CheckpointFormatError
+from vlm_agent.models.conversion import CheckpointFormatError
 from vlm_agent.models.qwen_vl_2023.tokenizer import SPECIAL_TOKENS, build_tokenizer
 
 PIECE = regex.compile(

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from helpers import tiny, tiny_text
-from helpers.heads import WORDS, attention
+from helpers import tiny
+from helpers.models import tiny_text
+from helpers.models.heads import WORDS, attention
 
 from vlm_agent.models.build import Vocabulary, build, build_tokenizer
 from vlm_agent.recipe.model import ModelRecipe

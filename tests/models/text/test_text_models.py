@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers import families, tiny, tiny_text
+from helpers import tiny
+from helpers.models import families, tiny_text
 
 from vlm_agent.agents import answer_step_by_step, demonstrated
 from vlm_agent.agents.controls import CONTROLS, controlled
@@ -15,7 +16,7 @@ from vlm_agent.errors import CheckpointError, UserError
 from vlm_agent.models.cost import Flops
 from vlm_agent.models.family import family_of_recipe
 from vlm_agent.models.loss import NOT_FOR_MODELS
-from vlm_agent.models.text.cost import TextCost
+from vlm_agent.models.text.family import TextCost
 from vlm_agent.recipe.model import ModelRecipe, TrainedParts
 from vlm_agent.sentences import SCREEN_TOKEN
 from vlm_agent.sentences.html import screen_html

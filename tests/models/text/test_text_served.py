@@ -6,9 +6,10 @@ import pytest
 import torch
 import transformers
 import yaml
-from helpers import tiny, tiny_text, tokenizers_of_all_kinds
-from helpers.chat_server import Reply, serving
-from helpers.plans import with_plans
+from helpers import tiny
+from helpers.agents.chat_server import Reply, serving
+from helpers.data.plans import with_plans
+from helpers.models import tiny_text, tokenizers_of_all_kinds
 from tokenizers import normalizers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 

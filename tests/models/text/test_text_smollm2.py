@@ -3,7 +3,8 @@
 import pytest
 import torch
 import transformers
-from helpers import real_weights, tiny_text
+from helpers.models import tiny_text
+from helpers.published import real_weights
 
 from vlm_agent.agents import demonstrated
 from vlm_agent.agents.as_trained import trained_messages

@@ -3,7 +3,8 @@
 import pytest
 import torch
 import transformers
-from helpers import families, tiny
+from helpers import tiny
+from helpers.models import families
 from peft import PeftModel
 from torch import nn
 
@@ -15,7 +16,7 @@ from vlm_agent.models.weights.adapters import (
     merge_adapter,
     save_trained_weights,
 )
-from vlm_agent.models.weights.quantisation import quantise
+from vlm_agent.models.weights.precision import quantise
 from vlm_agent.recipe.model import Lora, TrainedParts
 
 FAMILIES = pytest.mark.parametrize("name", families.NAMES)

@@ -4,7 +4,7 @@ import pytest
 
 from vlm_agent.errors import DatasetError
 from vlm_agent.models.run_layout import MODEL_FOLDER
-from vlm_agent.models.weights.learned import LEARNED_FILE, Learned, copy_learned, read_learned, record_learned
+from vlm_agent.models.weights.origin import LEARNED_FILE, Learned, copy_learned, read_learned, record_learned
 
 
 def _run(folder):

@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 import torch
-from helpers import adapted_run, tiny
+from helpers import tiny
+from helpers.runs import adapted_run
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
@@ -16,9 +17,8 @@ from vlm_agent.models.loss import NOT_FOR_MODELS
 from vlm_agent.models.run_layout import MERGED, MODEL_FOLDER
 from vlm_agent.models.weights import adapters, merge
 from vlm_agent.models.weights.adapters import ADAPTER_WEIGHTS, SHARD_SIZE, merge_adapter
-from vlm_agent.models.weights.agreement import compare, divergence
-from vlm_agent.models.weights.merge import TOLERANCE, MergeError, merge_run
-from vlm_agent.models.weights.quantisation import is_quantised
+from vlm_agent.models.weights.merge import TOLERANCE, MergeError, compare, divergence, merge_run
+from vlm_agent.models.weights.precision import is_quantised
 from vlm_agent.recipe.model import ModelRecipe
 from vlm_agent.training.run_folder.checkpoint_record import seal
 

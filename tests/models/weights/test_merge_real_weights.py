@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from helpers import real_weights, tiny
+from helpers import tiny
+from helpers.published import real_weights
 
 from vlm_agent.episodes import Episode
 from vlm_agent.models.build import Vocabulary, build_model, build_tokenizer, save

@@ -6,7 +6,9 @@ import shutil
 import huggingface_hub.constants
 import pytest
 import yaml
-from helpers import served_qwen, tiny, tiny_qwen
+from helpers import tiny
+from helpers.models import tiny_qwen
+from helpers.runs import served_qwen
 from rich.console import Console
 
 from vlm_agent.cli import main

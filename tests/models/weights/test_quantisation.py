@@ -19,7 +19,7 @@ from vlm_agent.models.weights.adapters import (
     merge_adapter,
     save_trained_weights,
 )
-from vlm_agent.models.weights.quantisation import QuantisationError, dequantise, is_quantised, quantise
+from vlm_agent.models.weights.precision import QuantisationError, dequantise, is_quantised, quantise
 from vlm_agent.recipe.model import Lora, TrainedParts
 
 WORDS = tiny.tokenizer()
@@ -57,7 +57,8 @@ def logits(model) -> torch.Tensor:
 
 
 def gradients(model, checkpointing: bool = False) -> dict[str, torch.Tensor]:
-    """Of one step, behind another that moves the adapters from their start, where half of them have no gradient."""
+    """The gradients of one step, behind another that moves the adapters from their start, where half of them have no
+    gradient."""
     model.train()
     if checkpointing:
         model.gradient_checkpointing_enable()

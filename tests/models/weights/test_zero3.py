@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from helpers import families, tiny
+from helpers import tiny
+from helpers.models import families
 
 every_family = pytest.mark.parametrize("name", families.NAMES)
 

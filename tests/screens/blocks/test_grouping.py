@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.drawn_screens import annotated_parts, draw, part
+from helpers.screens.drawn_screens import annotated_parts, draw, part
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

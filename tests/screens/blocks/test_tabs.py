@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.drawn_screens import WIDTH, annotated_parts, draw, part
+from helpers.screens.drawn_screens import WIDTH, annotated_parts, draw, part
 from PIL import Image, ImageDraw, ImageFont
 
 from vlm_agent.screens.blocks import active_tab, active_tabs

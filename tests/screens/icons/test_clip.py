@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from helpers.tiny_clip import write_clip
+from helpers.screens.tiny_clip import write_clip
 from safetensors.torch import load_file
 
 from shipped_weights.icons import loop

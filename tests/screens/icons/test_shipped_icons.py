@@ -44,9 +44,9 @@ def test_the_weights_are_those_that_the_card_names():
 
 def test_they_come_from_the_recipe_of_the_repository():
     for name in ("phone_icons_tiny", "phone_icons_tiny_part_2"):
-        recipe = ROOT / f"recipes/screens/{name}.yaml"
+        recipe = ROOT / f"shipped_weights/icons/{name}.yaml"
         settings = TinyTraining(**read_mapping(recipe, RecipeError))
-        assert f"--config recipes/screens/{name}.yaml" in CARD
+        assert f"--config shipped_weights/icons/{name}.yaml" in CARD
         assert f"{settings.steps:,} steps of {settings.batch_size}" in CARD and f"seed {settings.seed}" in CARD
     assert settings.start == "runs/phone_icons_tiny"
 

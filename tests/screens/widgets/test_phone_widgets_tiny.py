@@ -19,7 +19,7 @@ from vlm_agent.screens.widgets.tiny import SHA256, SHIPPED, detector
 from vlm_agent.screens.widgets.tiny.weights import read_weights
 
 ROOT = Path(__file__).resolve().parents[3]
-RECIPES = [ROOT / f"recipes/screens/phone_widgets_tiny{part}.yaml" for part in ("", "_part_2")]
+RECIPES = [ROOT / f"shipped_weights/widgets/phone_widgets_tiny{part}.yaml" for part in ("", "_part_2")]
 
 
 def card() -> str:

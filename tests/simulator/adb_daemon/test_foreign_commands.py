@@ -1,14 +1,9 @@
-"""The lines of tests/benchmarks/foreign_commands.py: none reports success without Android's output and effect."""
-
-import sys
-from pathlib import Path
+"""Lines of studies/simulated_phone/foreign_commands.py: none reports success without Android's output and effect."""
 
 import pytest
-from helpers.adb_servers import AdbServer
+from helpers.phones.adb_servers import AdbServer
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from foreign_commands import CASES, FAILS, SILENTLY_WRONG, WORKS, Case, outcome
-
+from studies.simulated_phone.foreign_commands import CASES, FAILS, SILENTLY_WRONG, WORKS, Case, outcome
 from vlm_agent.simulator.adb_daemon import Handset, PhoneServer
 from vlm_agent.simulator.adb_daemon.shell.commands import TOOLS
 from vlm_agent.simulator.adb_daemon.shell.session import STDERR, STDOUT, Transcript, output

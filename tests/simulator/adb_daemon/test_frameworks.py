@@ -10,7 +10,7 @@ import re
 import adbutils
 import numpy as np
 import pytest
-from helpers.operated_phone import OperatedPhone
+from helpers.phones.operated_phone import OperatedPhone
 from PIL import Image
 
 from vlm_agent.devices.android import UNICODE_KEYBOARD
@@ -152,7 +152,7 @@ def test_mobile_agent_types_one_character_at_a_time(phone):
     ("sign", "error"), [("'", "no closing quote"), ("(", "unexpected"), (";", "Invalid"), ("°", "Exception")]
 )
 def test_mobile_agent_fails_to_type_signs_that_it_does_not_quote(phone, sign, error):
-    """As on Android: its shell, not the keyboard, reads them, and `input text` has no key for a degree sign."""
+    """Android does the same: its shell, not the keyboard, reads them, and `input text` has no key for a degree sign."""
     phone.edit_store_query("a")
     assert error in phone.refusal("input", "text", sign)
     assert phone.typed == "a"

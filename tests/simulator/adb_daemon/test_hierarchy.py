@@ -15,7 +15,7 @@ ORDER = (
     *("index", "text", "resource-id", "class", "package", "content-desc", "checkable", "checked", "clickable"),
     *("enabled", "focusable", "focused", "scrollable", "long-clickable", "password", "selected", "bounds", "hint"),
 )
-"""Of `AccessibilityNodeInfoDumper.dumpNodeRec` in Android; later versions have `hint` after the bounds."""
+"""The order of `AccessibilityNodeInfoDumper.dumpNodeRec` in Android; later versions have `hint` after the bounds."""
 
 
 def dump(handset: Handset) -> str:

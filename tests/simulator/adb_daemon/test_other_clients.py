@@ -8,7 +8,7 @@ import adbutils
 import numpy as np
 import pytest
 from adb_shell.adb_device import AdbDeviceTcp
-from helpers.adb_servers import AdbServer
+from helpers.phones.adb_servers import AdbServer
 from PIL import Image
 from ppadb.client import Client as PpadbClient
 

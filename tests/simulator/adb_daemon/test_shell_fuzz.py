@@ -8,8 +8,8 @@ import threading
 import adbutils
 import numpy as np
 import pytest
-from helpers.canary import watched
-from helpers.hostile_texts import PIECES, WHOLE, hostile_strings
+from helpers.phones.hostile_texts import PIECES, WHOLE, hostile_strings
+from helpers.programs.canary import watched
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

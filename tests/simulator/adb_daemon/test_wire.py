@@ -138,7 +138,7 @@ def test_one_packet_is_sent_and_waits_to_be_acknowledged(served):
 
 
 def test_a_line_ends_at_a_zero_byte(served):
-    """As on a real phone, where the line becomes an argument of a process."""
+    """It does on a real phone, where the line becomes an argument of a process."""
     with Peer(served) as peer:
         peer.say(HELLO, Packet(OPEN, 5, 0, b"exec:echo a\0; echo b\0"))
         for _ in range(3):

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from helpers import chain_runs, tiny
+from helpers import tiny
+from helpers.runs import chain_runs
 from tokenizers import normalizers
 
 from vlm_agent.cli import OK, main

@@ -4,7 +4,8 @@ import json
 
 import pytest
 import yaml
-from helpers import tiny, tiny_text
+from helpers import tiny
+from helpers.models import tiny_text
 from transformers import AutoTokenizer
 
 from vlm_agent.agents.loading import agent_settings

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from helpers import tiny
-from helpers.thoughts import row, with_texts
+from helpers.data.thoughts import row, with_texts
 
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.run import Recipe

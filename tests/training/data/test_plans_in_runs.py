@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from helpers import tiny
-from helpers.plans import FORMS, with_plans
-from helpers.thoughts import row, with_texts
+from helpers.data.plans import FORMS, with_plans
+from helpers.data.thoughts import row, with_texts
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import RecipeError
@@ -80,7 +80,7 @@ def test_without_history_a_static_plan_is_learned_at_every_step(shards):
     ],
 )
 def test_missing_texts_are_found_before_training(tmp_path, form, missing, message):
-    steps = [replace(step, plan=None) if n == missing else step for n, step in enumerate(EPISODES[0].steps)]
+    steps = [replace(step, notes={}) if n == missing else step for n, step in enumerate(EPISODES[0].steps)]
     shards = tiny.write_shards(tmp_path / "shards", [replace(EPISODES[0], steps=tuple(steps))])
     plan = planned(shards, plan=FORMS[form], past_screens=1)
     if message is None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 from helpers import tiny
-from helpers.plans import FORMS
-from helpers.references import TRAIN, episode
-from helpers.tiny_encoder import write_encoder
+from helpers.data.plans import FORMS
+from helpers.data.references import TRAIN, episode
+from helpers.models.tiny_encoder import write_encoder
 from safetensors.torch import load_file
 
 from vlm_agent.agents import answer_episodes, answer_step_by_step, demonstrated
@@ -214,8 +214,8 @@ def test_batched_steps_answer_as_each_step_alone(agent, control):
     batched = answer_episodes(controlled, episodes)[0]
     alone = answer_step_by_step(controlled, episodes)
     assert batched == alone
-    shares = [[answer.reference_has_goal for answer in answers] for answers in batched]
-    assert shares == [[answer.reference_has_goal for answer in answers] for answers in alone]
+    shares = [[answer.diagnostics.reference_has_goal for answer in answers] for answers in batched]
+    assert shares == [[answer.diagnostics.reference_has_goal for answer in answers] for answers in alone]
     assert [set(of_episode) for of_episode in shares] == [{True}, {False}, {True}, {False}]
 
 

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 import torch
-from helpers import families, tiny, tiny_qwen
+from helpers import tiny
+from helpers.models import families, tiny_qwen
 
 from vlm_agent.episodes import Action
 from vlm_agent.errors import RecipeError
@@ -14,7 +15,7 @@ from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.training import ValidationRecipe
 from vlm_agent.sentences import IGNORED
 from vlm_agent.training.data.recipe_sentences import whole_lengths
-from vlm_agent.training.data.shard_data import ShardDataModule
+from vlm_agent.training.data.shard_data import ShardDataModule, data_module_of
 
 EPISODES = [
     tiny.episode(0),
@@ -231,3 +232,9 @@ def test_only_episodes_of_the_run_are_counted_and_its_rows_are_the_same(tmp_path
     )
     assert counts[0] == counts[1]
     assert rows[0] == rows[1]
+
+
+def test_a_recipe_without_shards_trains_nothing(tmp_path):
+    content = tiny.recipe(tmp_path, tmp_path / "run") | {"data": {}}
+    with pytest.raises(RecipeError, match=r"data\.shards is missing; name a folder that vlm-agent convert wrote"):
+        _ = data_module_of(Recipe(**content)).order

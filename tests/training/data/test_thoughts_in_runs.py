@@ -4,8 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers import chain_runs, tiny
-from helpers.thoughts import ROWS, row, with_texts
+from helpers import tiny
+from helpers.data.thoughts import ROWS, row, with_texts
+from helpers.runs import chain_runs
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import RecipeError
@@ -86,7 +87,7 @@ def test_windows_and_controls_have_the_counted_length_and_read_the_result_before
         window, episode = items[index, first].window, EPISODES[index]
         sentence = built[f"{episode.id} steps {first}-{window.last - 1}"]
         assert len(sentence) == window.tokens
-        results = [step.coat.result for step in episode.steps]
+        results = [step.notes["result"] for step in episode.steps]
         read = {None: results, "no_history": [""] * 20, "shuffled_results": shuffled_results(results, episode.goal)}
         for number in range(window.first, window.last):
             result = read[control][number - 1] if number else ""
@@ -122,7 +123,7 @@ def test_chains_read_the_results_of_their_control_and_have_the_counted_length(sh
     lengths = plan.kind.counts.steps["source"] + plan.kind.counts.steps["target"]
     built = sentences_of(plan)
     assert sorted(len(one) for one in built.values()) == sorted(lengths.tolist())
-    results = [step.coat.result for step in EPISODES[1].steps]
+    results = [step.notes["result"] for step in EPISODES[1].steps]
     text = text_of(plan, built["1 step 5"])
     expected = {
         None: "result-4",
@@ -167,14 +168,16 @@ def test_the_phrases_of_thoughts_are_tokens_only_of_runs_with_thoughts(shards, f
 
 def without(episode, number: int, part: str):
     steps = list(episode.steps)
-    steps[number] = replace(steps[number], coat=replace(steps[number].coat, **{part: " \n"}))
+    steps[number] = replace(steps[number], notes={**steps[number].notes, part: " \n"})
     return replace(episode, steps=tuple(steps))
 
 
 @pytest.mark.parametrize("part", ["screen", "result", "think", "action"])
 def test_a_missing_text_is_an_error_before_training_that_names_episode_and_step(tmp_path, part):
     shards = tiny.write_shards(tmp_path / "shards", [EPISODES[0], without(EPISODES[1], 3, part)])
-    with pytest.raises(RecipeError, match=rf"episode 1 step 3 has no coat_.*data.coat.{part} needs \(1 of 15 steps"):
+    with pytest.raises(
+        RecipeError, match=rf"episode 1 step 3 has no note .{part}., which data.coat.{part} needs \(1 of 15 steps"
+    ):
         trajectories(shards, coat={part: True}).order  # noqa: B018 (computed)
     others = dict.fromkeys({"screen", "result", "think", "action"} - {part}, True)
     assert trajectories(shards, coat=others).order.items
@@ -184,7 +187,7 @@ def test_a_missing_text_is_an_error_before_training_that_names_episode_and_step(
 
 def test_episodes_without_any_text_are_refused_and_are_empty_where_asked(tmp_path):
     shards = tiny.write_shards(tmp_path / "shards", [tiny.episode(0), tiny.episode(1)])
-    with pytest.raises(RecipeError, match="episode 0 step 0 has no coat_screen_desc"):
+    with pytest.raises(RecipeError, match="episode 0 step 0 has no note 'screen'"):
         trajectories(shards, coat=row(10)).order  # noqa: B018 (computed)
     plan = trajectories(shards, coat=row(10) | {"missing": "empty"})
     text = text_of(plan, sentences_of(plan)["0 steps 0-4"])
@@ -194,7 +197,7 @@ def test_episodes_without_any_text_are_refused_and_are_empty_where_asked(tmp_pat
 
 def test_the_result_of_the_last_action_is_not_needed(tmp_path):
     shards = tiny.write_shards(tmp_path / "shards", [without(EPISODES[0], len(EPISODES[0]) - 1, "result")])
-    assert trajectories(shards, coat={"result": True}).order.items
+    assert trajectories(shards, notes={"result": True}).order.items
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from helpers import tiny, tiny_qwen
+from helpers import tiny
+from helpers.models import tiny_qwen
 
 from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.action_languages.named import NamedLanguage

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 from helpers import tiny
-from helpers.published_configs import LLAMA_2_7B, QWEN2_5_VL_3B, QWEN2_5_VL_7B, QWEN3_VL_8B, VIT_L_16_384
+from helpers.published.published_configs import LLAMA_2_7B, QWEN2_5_VL_3B, QWEN2_5_VL_7B, QWEN3_VL_8B, VIT_L_16_384
 from rich.console import Console
 from transformers import AutoConfig
 

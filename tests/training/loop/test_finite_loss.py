@@ -4,7 +4,7 @@ import weakref
 
 import pytest
 import torch
-from helpers import two_ranks
+from helpers.training import two_ranks
 
 from vlm_agent.errors import TrainingError
 from vlm_agent.training.loop.finite_loss import FiniteLoss
@@ -20,40 +20,35 @@ def test_only_the_batch_with_a_nan_loss_is_named(loss):
     assert "fine" not in str(error.value)
 
 
-@pytest.mark.parametrize("gradient", ["nan", "inf"])
-def test_a_nan_gradient_stops_the_step_and_names_all_its_episodes(gradient):
-    watch, weights = FiniteLoss(), [torch.nn.Parameter(torch.zeros(3)) for _ in range(3)]
-    for weight in weights[:2]:
-        weight.grad = torch.ones(3)
+@pytest.mark.parametrize("norm", ["nan", "inf"])
+def test_a_nan_gradient_stops_the_step_and_names_all_its_episodes(norm):
+    watch = FiniteLoss()
     watch.watch(torch.tensor(0.5), ["one", "two"])
-    watch.check(7, weights)
-    weights[1].grad[2] = float(gradient)
+    watch.check(7, torch.tensor(3.0))
     watch.watch(torch.tensor(0.5), ["one", "two"])
     with pytest.raises(TrainingError, match=r"gradients are not finite after 7 steps.* read one, two\. "):
-        watch.check(7, weights)
+        watch.check(7, torch.tensor(float(norm)))
 
 
 def test_a_nan_loss_with_its_nan_gradients_names_only_the_batch_with_that_loss():
-    watch, weight = FiniteLoss(), torch.nn.Parameter(torch.zeros(3))
-    weight.grad = torch.full((3,), float("nan"))
+    watch = FiniteLoss()
     watch.watch(torch.tensor(0.5), ["fine"])
     watch.watch(torch.tensor(float("nan")), ["one"])
     with pytest.raises(TrainingError, match=r"the loss is not finite after 2 steps: nan from one\."):
-        watch.check(2, [weight])
+        watch.check(2, torch.tensor(float("nan")))
 
 
 def test_finite_losses_pass_and_are_not_kept():
-    watch, weight = FiniteLoss(), torch.nn.Parameter(torch.zeros(3))
+    watch = FiniteLoss()
     loss = torch.tensor(1e30, requires_grad=True) * 1
     graph = weakref.ref(loss)
     watch.watch(loss, ["large"])
     del loss
     assert graph() is None
     watch.check(0)
-    weight.grad = torch.full((3,), float("nan"))
     watch.watch(torch.tensor(0.5), ["next"])
     with pytest.raises(TrainingError, match=r"after 1 steps.* read next\. "):
-        watch.check(1, [weight])
+        watch.check(1, torch.tensor(float("nan")))
 
 
 def test_half_precision_overflows_are_found():

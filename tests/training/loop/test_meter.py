@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers import two_ranks
-from helpers.packs import FLOPS, pack
+from helpers.training import two_ranks
+from helpers.training.packs import FLOPS, pack
 
 from vlm_agent.models.cost import TrainingFlops
 from vlm_agent.training.loop.meter import Meter
@@ -16,9 +16,8 @@ def meter(flops: TrainingFlops | None = FLOPS, peak_flops: float | None = None) 
 
 
 def output(*losses: float, element_loss: float | None = None) -> SimpleNamespace:
-    return SimpleNamespace(
-        token_losses=torch.tensor(losses), element_loss=None if element_loss is None else torch.tensor(element_loss)
-    )
+    element = None if element_loss is None else torch.tensor(element_loss)
+    return SimpleNamespace(loss=torch.tensor(sum(losses)), token_losses=torch.tensor(losses), element_loss=element)
 
 
 def test_the_loss_of_each_kind_is_the_mean_over_its_tokens_in_all_batches():
@@ -94,17 +93,29 @@ def test_the_meter_counts_time_waiting_for_batches_and_not_time_computing(monkey
             yield number
 
     counts = meter()
-    for _ in counts.timed(slow()):
+    batches = slow()
+    for _ in range(2):
+        counts.fetch(batches, 1)
         now[0] += 3
     counts.count(pack([("tap", [1])]), output(1.0))
     assert counts.read()["data_wait"] == 2 / 8
 
 
-def test_timing_prefetches_no_batch():
+def test_no_batch_of_the_next_step_is_fetched():
     source = iter(range(5))
     counts = meter()
-    assert [next(counts.timed(source)) for _ in range(3)] == [0, 1, 2]
+    assert counts.fetch(source, 3) == [0, 1, 2]
     assert next(source) == 3
+
+
+def test_the_loss_of_a_step_is_the_sum_over_its_batches_and_that_of_a_line_their_mean():
+    counts = meter()
+    for losses in ([1.0, 2.0], [3.0, 4.0]):
+        counts.fetch(iter(losses), 2)
+        for loss in losses:
+            counts.count(pack([("tap", [1])]), output(loss))
+    assert counts.read()["loss"] == 5
+    assert counts.read()["loss"] == 0
 
 
 def test_memory_is_the_peak_of_the_process():
@@ -118,15 +129,17 @@ def test_figures_are_of_all_ranks_and_the_same_on_each(tmp_path):
         tmp_path,
         """
 from types import SimpleNamespace
-from helpers.packs import FLOPS, pack
+from helpers.training.packs import FLOPS, pack
 from vlm_agent.training.loop.meter import Meter
 meter = Meter(torch.device("cpu"), FLOPS, 1e12)
 row = [("tap", [1, 2])] if rank == 0 else [("tap", [1]), ("type", [2, 3])]
 losses = [1.0, 2.0] if rank == 0 else [6.0, 1.0, 3.0]
-meter.count(pack(row), SimpleNamespace(token_losses=torch.tensor(losses), element_loss=None))
+part = torch.tensor(float(1 + rank))
+meter.count(pack(row), SimpleNamespace(loss=part, token_losses=torch.tensor(losses), element_loss=None))
 figures = meter.read()
 ratio = figures["tokens_per_second"] / figures["actions_per_second"]
 mfu = figures["mfu"] * 2 / figures["model_tflops_per_second"]
+assert figures["loss"] == 3
 print(f"{figures['loss_tap']:.3f} {figures['loss_type']:.3f} {figures['action_loss']:.3f} {ratio:.3f} {mfu:.3f}")
 """,
     )

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from helpers import tiny, two_ranks
-from helpers.muon_moves import moved
+from helpers import tiny
+from helpers.training import two_ranks
+from helpers.training.muon_moves import moved
 from pydantic import ValidationError
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import T5Config, T5ForConditionalGeneration
@@ -141,7 +142,7 @@ def test_muon_takes_matrices_only():
 
 
 def test_ranks_share_muons_work_and_end_with_the_weights_of_one(tmp_path):
-    lines = two_ranks.run(tmp_path, "from muon_moves import moved\nprint(*moved())")
+    lines = two_ranks.run(tmp_path, "from helpers.training.muon_moves import moved\nprint(*moved())")
     weights, calls = moved()
     assert [line.split()[0] for line in lines] == [weights] * 2
     assert sum(int(line.split()[1]) for line in lines) == calls == 12

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import tiny_trainer, two_ranks
-from helpers.tiny_trainer import STEPS, STREAM, At, send, weights
-from transformers import Trainer
+from helpers.training import tiny_trainer, two_ranks
+from helpers.training.tiny_trainer import STEPS, STREAM, At, send, weights
 
 from vlm_agent.training.loop.preemption import STOPPED, Preemption, forget_stop
 from vlm_agent.training.run_folder.checkpoint_record import check
@@ -36,12 +35,12 @@ def test_a_signal_finishes_the_step_saves_and_the_run_resumes_to_the_same_weight
 
 
 def test_a_run_without_regular_saves_saves_on_a_signal(tmp_path, undisturbed):
-    tiny_trainer.train(tmp_path, At(2, send(signal.SIGTERM)), save_strategy="no")
+    tiny_trainer.train(tmp_path, At(2, send(signal.SIGTERM)), save_steps=None)
     assert torch.equal(resumed(tmp_path), undisturbed)
 
 
 def test_signals_during_saving_break_nothing(tmp_path, undisturbed):
-    """More come while Trainer writes each of its files and while the checkpoint is sealed."""
+    """More come while the run writes each of its files and while the checkpoint is sealed."""
     genuine = torch.save
 
     def save(*args, **options):
@@ -51,39 +50,35 @@ def test_signals_during_saving_break_nothing(tmp_path, undisturbed):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch, "save", save)
-        _, preemption = tiny_trainer.train(
-            tmp_path, At(1, send(signal.SIGTERM)), At(2, send(signal.SIGTERM), "on_save")
-        )
+        _, preemption = tiny_trainer.train(tmp_path, At(1, send(signal.SIGTERM)), At(2, send(signal.SIGTERM), "save"))
     assert preemption.stopped_after == 2
     check(tmp_path / "checkpoints" / "checkpoint-2")
     assert torch.equal(resumed(tmp_path), undisturbed)
 
 
 def test_a_signal_during_a_regular_save_is_obeyed_after_the_next_step(tmp_path):
-    _, preemption = tiny_trainer.train(tmp_path, At(2, send(signal.SIGTERM), "on_save"))
+    _, preemption = tiny_trainer.train(tmp_path, At(2, send(signal.SIGTERM), "save"))
     assert preemption.stopped_after == 3
 
 
 def test_a_signal_before_the_first_step_is_obeyed_after_it(tmp_path):
-    _, preemption = tiny_trainer.train(tmp_path, At(0, send(signal.SIGTERM), "on_train_begin"))
+    _, preemption = tiny_trainer.train(tmp_path, At(0, send(signal.SIGTERM), "start"))
     assert preemption.stopped_after == 1
 
 
 def test_a_signal_during_validation_is_obeyed_after_the_next_step(tmp_path):
-    _, preemption = tiny_trainer.train(
-        tmp_path, At(2, send(signal.SIGTERM), "on_evaluate"), eval_strategy="steps", eval_steps=2
-    )
+    _, preemption = tiny_trainer.train(tmp_path, At(2, send(signal.SIGTERM), "validate"), validate=2)
     assert preemption.stopped_after == 3
 
 
 def test_a_signal_stops_the_run_without_a_validation(tmp_path):
-    trainer, _ = tiny_trainer.train(tmp_path, At(1, send(signal.SIGTERM)), eval_strategy="steps", eval_steps=2)
-    assert not any("eval_loss" in line for line in trainer.state.log_history)
+    trainer, _ = tiny_trainer.train(tmp_path, At(1, send(signal.SIGTERM)), validate=2)
+    assert not any("eval_loss" in line for line in trainer.lines)
 
 
 def test_the_resumed_run_validates_where_the_signal_left_it_out(tmp_path):
     """With the figures and the best checkpoint of an uninterrupted run."""
-    options = {"eval_strategy": "steps", "eval_steps": 3, "save_steps": 3}
+    options = {"validate": 3, "save_steps": 3}
     whole, _ = tiny_trainer.train(tmp_path / "whole", **options)
     _, preemption = tiny_trainer.train(tmp_path / "stopped", At(2, send(signal.SIGTERM)), **options)
     assert preemption.stopped_after == 3
@@ -99,7 +94,7 @@ def test_the_resumed_run_validates_where_the_signal_left_it_out(tmp_path):
     assert torch.equal(weights(resumed), weights(whole))
 
 
-@pytest.mark.parametrize("options", [{}, {"eval_strategy": "steps", "eval_steps": 2}])
+@pytest.mark.parametrize("options", [{}, {"validate": 2}])
 def test_a_resumed_run_validates_at_no_other_step(tmp_path, options):
     tiny_trainer.train(tmp_path, At(2, send(signal.SIGTERM)), **options)
     resumed, _ = tiny_trainer.train(tmp_path, **options)
@@ -107,7 +102,7 @@ def test_a_resumed_run_validates_at_no_other_step(tmp_path, options):
 
 
 def test_a_validation_before_a_kill_is_not_repeated(tmp_path):
-    options = {"eval_strategy": "steps", "eval_steps": 2}
+    options = {"validate": 2}
     with pytest.raises(KeyError):
         tiny_trainer.train(tmp_path, At(2, _die), **options)
     resumed, _ = tiny_trainer.train(tmp_path, **options)
@@ -118,8 +113,10 @@ def _die() -> None:
     raise KeyError
 
 
-def _validations(trainer: Trainer) -> list[dict]:
-    return [line for line in trainer.state.log_history if "eval_loss" in line]
+def _validations(trainer: tiny_trainer.Trained) -> list[dict]:
+    """Without their times."""
+    lines = [line for line in trainer.lines if "eval_loss" in line]
+    return [{name: line[name] for name in line if name == "step" or name.startswith("eval_")} for line in lines]
 
 
 def test_a_signal_in_the_last_step_changes_nothing(tmp_path, undisturbed):
@@ -153,8 +150,8 @@ def test_a_signal_to_one_rank_stops_all_and_does_not_kill_loader_workers(tmp_pat
     printed = two_ranks.run(
         tmp_path,
         """
-from helpers import tiny_trainer
-options = {"ddp_backend": "gloo", "ddp_find_unused_parameters": False, "dataloader_num_workers": 1}
+from helpers.training import tiny_trainer
+options = {"workers": 1}
 undisturbed, _ = tiny_trainer.train(folder / "undisturbed", **options)
 signals = [tiny_trainer.At(2, lambda: os.killpg(os.getpgrp(), signal.SIGUSR1))] if rank == 1 else []
 signals += [tiny_trainer.At(2, lambda: os.killpg(os.getpgrp(), signal.SIGTERM))] if rank == 1 else []

@@ -1,6 +1,6 @@
 """Ranks leave their process group cleanly."""
 
-from helpers import two_ranks
+from helpers.training import two_ranks
 
 
 def test_no_thread_of_gloo_outlives_the_process_group(tmp_path):
@@ -26,7 +26,7 @@ def test_ranks_that_chose_unlike_precisions_are_refused(tmp_path):
         tmp_path,
         """
 from vlm_agent.errors import TrainingError
-from vlm_agent.training.train import refuse_unlike_precisions
+from vlm_agent.training.engine import refuse_unlike_precisions
 
 refuse_unlike_precisions(True)
 refuse_unlike_precisions(False)

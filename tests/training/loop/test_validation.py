@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 import torch
-from helpers import tiny_trainer, two_ranks
-from helpers.packs import NextWord, knows_successors, pack
+from helpers.training import tiny_trainer, two_ranks
+from helpers.training.packs import NextWord, knows_successors, pack
 
 from vlm_agent.training.loop.validation import Validation, fixed_sample
 
@@ -86,9 +86,9 @@ def test_worker_processes_compute_the_same_figures():
 
 def test_a_run_ends_with_the_same_weights_with_and_without_validation(tmp_path):
     without, _ = tiny_trainer.train(tmp_path / "without")
-    with_it, _ = tiny_trainer.train(tmp_path / "with", eval_strategy="steps", eval_steps=2)
+    with_it, _ = tiny_trainer.train(tmp_path / "with", validate=2)
     assert torch.equal(tiny_trainer.weights(without), tiny_trainer.weights(with_it))
-    assert [line["step"] for line in with_it.state.log_history if "eval_loss" in line] == [2, 4, 6]
+    assert [line["step"] for line in with_it.lines if "eval_loss" in line] == [2, 4, 6]
 
 
 def test_the_sample_is_spread_over_subsets_and_depends_on_ids_alone():
@@ -113,7 +113,7 @@ def test_ranks_divide_the_rows_and_call_the_model_equally_often(tmp_path):
     printed = two_ranks.run(
         tmp_path,
         """
-from helpers.packs import NextWord, pack
+from helpers.training.packs import NextWord, pack
 from vlm_agent.training.loop.validation import Validation
 class Counted(NextWord):
     calls = 0

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import forks, tiny
+from helpers import tiny
+from helpers.training import forks
 from rich.console import Console
 
 from vlm_agent.errors import DatasetError
@@ -21,16 +22,11 @@ _STUCK = """
 import sys, time
 from pathlib import Path
 from vlm_agent.training import train as module
-from transformers import TrainerCallback
+from vlm_agent.training.run_folder import checkpoints
 from rich.console import Console
 from vlm_agent.recipe.run import read_recipe
 
-class Stuck(TrainerCallback):
-    def __init__(self, console): pass
-    def on_save(self, args, state, control, **_):
-        time.sleep(600)
-
-module.ConsoleProgress = Stuck
+checkpoints.seal = lambda *_: time.sleep(600)
 module.train(read_recipe(Path(sys.argv[1])), Console())
 """
 """A run that does not exit after its first checkpoint is written but not sealed, with a worker process."""
@@ -52,7 +48,7 @@ def test_a_second_run_into_the_same_folder_is_refused_and_a_dead_ones_lock_is_ta
     script.write_text(_STUCK)
     first = forks.start(script, recipe, output=tmp_path / "printed")
     try:
-        checkpoint = tmp_path / "run" / "checkpoints" / "checkpoint-1" / "trainer_state.json"
+        checkpoint = tmp_path / "run" / "checkpoints" / "checkpoint-1" / "rng_state_0.pth"
         deadline = time.monotonic() + 120
         while not checkpoint.exists() and first.poll() is None and time.monotonic() < deadline:
             time.sleep(0.1)

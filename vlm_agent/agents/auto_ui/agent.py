@@ -13,7 +13,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage
-from vlm_agent.agents.agent import Answer, Turn, Usage, episode_of
+from vlm_agent.agents.agent import Answer, Diagnostics, Turn, Usage, episode_of
 from vlm_agent.agents.auto_ui import BATCH_SIZE, AutoUiSettings
 from vlm_agent.agents.auto_ui.features import FeatureLookup, LookedUp, ScreenFeatures
 from vlm_agent.agents.decoding.constrained import Constrained
@@ -181,7 +181,8 @@ class AutoUiAgent:
         plan, decision = sentences.plan_of(rest), sentences.decision_of(rest)
         action = sentences.language.decode(decision, screen)
         box = sentences.language.predicted_box(decision, screen)
-        return Answer(text, action, thoughts, plan, box=box, usage=usage, unwritable=is_unwritable)
+        notes = {**thoughts, "plan": "\n".join(plan)} if plan else thoughts
+        return Answer(text, action, notes, box=box, usage=usage, diagnostics=Diagnostics(unwritable=is_unwritable))
 
     def _decoding(self, constrained: bool) -> tuple[Choice, Limits]:
         return self._constrained if constrained else (most_likely, self._limits(self.sentences.max_target_tokens))

@@ -8,7 +8,7 @@ from pydantic import model_validator
 
 from vlm_agent.action_languages import LanguageSettings, language_settings
 from vlm_agent.agents.agent import Agent
-from vlm_agent.agents.coat.prompts import PROMPTS, Mode, Prompts
+from vlm_agent.agents.coat.prompts import PROMPTS, CoatPrompts, Mode
 from vlm_agent.agents.llm.prompted import PromptedSettings
 
 _PHONE = "activity and elements of the screen, as any phone gives"
@@ -80,5 +80,5 @@ class CoatAgentSettings(PromptedSettings):
             workers=self.concurrency,
         )
 
-    def _prompts(self) -> Prompts:
-        return Prompts.read(PROMPTS if self.prompts is None else Path(self.prompts))
+    def _prompts(self) -> CoatPrompts:
+        return CoatPrompts.read(PROMPTS if self.prompts is None else Path(self.prompts))

@@ -10,18 +10,18 @@ The prompts are `prompts.yaml`. The answers are calls of the action language `co
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents.agent import Answer, Turn
 from vlm_agent.agents.coat.elements import listed, with_rows
-from vlm_agent.agents.coat.prompts import Click, Mode, Prompts
+from vlm_agent.agents.coat.prompts import Click, CoatPrompts, Mode
 from vlm_agent.agents.llm.cost import BYTES_PER_TOKEN
 from vlm_agent.agents.llm.prompted import PromptedAgent, Replies
 from vlm_agent.agents.llm.prompts import numbered_lines, pixels_of, system, turn_in_words, user
 from vlm_agent.drawing.marks import numbered
-from vlm_agent.episodes import BUTTONS, Action, CoatTexts, Screen
+from vlm_agent.episodes import BUTTONS, NO_NOTES, Action, Screen
 from vlm_agent.sentences.thoughts import known_texts
 from vlm_agent.texts.lines import one_line
 
@@ -47,7 +47,7 @@ class CoatAgent(PromptedAgent):
     model is asked, with one call for the screen and one for two screens.
     """
 
-    prompts: Prompts
+    prompts: CoatPrompts
     language: ActionLanguage
     mode: Mode = "coat"
     elements: str = "text"
@@ -56,22 +56,22 @@ class CoatAgent(PromptedAgent):
 
     def answer(self, goal: str, history: Sequence[Turn], screen: Screen, replies: Replies) -> Answer:
         screen = with_rows(screen)
-        texts = self._texts(history, screen, replies) if self.mode == "coat" else CoatTexts()
+        texts = self._texts(history, screen, replies) if self.mode == "coat" else NO_NOTES
         messages = self._messages(goal, history, screen, texts)
         reply = _ask(replies, messages, self.max_tokens, REPLY_TOKENS[self.mode])
-        return self.read(reply, screen, texts.screen)
+        return self.read(reply, screen, texts.get("screen", ""))
 
     def read(self, text: str, screen: Screen, description: str = "") -> Answer:
         """The answer that a reply is. `screen`: with its elements in the order of their numbers. Never raises."""
-        thoughts = CoatTexts(description, _field(text, "THINK"), _field(text, "NEXT"))
+        notes = {"screen": description, "think": _field(text, "THINK"), "action": _field(text, "NEXT")}
         return Answer(
             text,
             self.language.decode(text, screen),
-            thoughts=None if thoughts == CoatTexts() else thoughts,
+            {name: written for name, written in notes.items() if written},
             box=self.language.predicted_box(text, screen),
         )
 
-    def _messages(self, goal: str, history: Sequence[Turn], screen: Screen, texts: CoatTexts) -> list[dict]:
+    def _messages(self, goal: str, history: Sequence[Turn], screen: Screen, texts: Mapping[str, str]) -> list[dict]:
         """`texts`: description of the screen and result of the last action."""
         elements = screen.elements or ()
         click: Click = ("marks" if self.elements == "marks" else "text") if elements else "box"
@@ -79,8 +79,8 @@ class CoatAgent(PromptedAgent):
             "goal": one_line(goal),
             "types": ", ".join(_type_of(turn.action) for turn in history) if self.mode == "coa" else "",
             "actions": numbered_lines([turn_in_words(turn) for turn in history]) if self.mode == "coat" else "",
-            "result": texts.result,
-            "description": texts.screen,
+            "result": texts.get("result", ""),
+            "description": texts.get("screen", ""),
             "elements": listed(elements) if click == "text" else "",
         }
         pixels = pixels_of(screen)
@@ -91,24 +91,24 @@ class CoatAgent(PromptedAgent):
             user(f"{self.prompts.paragraphs(paragraphs)}\n\n{self.prompts.question}", [picture]),
         ]
 
-    def _texts(self, history: Sequence[Turn], screen: Screen, replies: Replies) -> CoatTexts:
+    def _texts(self, history: Sequence[Turn], screen: Screen, replies: Replies) -> dict[str, str]:
         """Description of the screen, and result of the last action; no result at the first step."""
         if self.texts == "model":
             return self._asked_texts(history, screen, replies)
         screens = [*(turn.screen for turn in history[-1:]), screen]
         if self.texts == "phone":
-            screens = [replace(shown, texts=None) for shown in screens]
+            screens = [replace(shown, notes=NO_NOTES) for shown in screens]
         known = known_texts(screens)[-1]
-        return CoatTexts(screen=one_line(known.description), result=one_line(known.result) if history else "")
+        return {"screen": one_line(known["screen"]), "result": one_line(known["result"]) if history else ""}
 
-    def _asked_texts(self, history: Sequence[Turn], screen: Screen, replies: Replies) -> CoatTexts:
+    def _asked_texts(self, history: Sequence[Turn], screen: Screen, replies: Replies) -> dict[str, str]:
         question = [user(self.prompts.describe, [pixels_of(screen)])]
         description = one_line(_ask(replies, question, TEXT_TOKENS, DESCRIPTION_TOKENS))
         if not history:
-            return CoatTexts(screen=description)
+            return {"screen": description}
         pictures = [pixels_of(history[-1].screen), pixels_of(screen)]
         question = [user(self.prompts.fill("compare", action=turn_in_words(history[-1])), pictures)]
-        return CoatTexts(screen=description, result=one_line(_ask(replies, question, TEXT_TOKENS, RESULT_TOKENS)))
+        return {"screen": description, "result": one_line(_ask(replies, question, TEXT_TOKENS, RESULT_TOKENS))}
 
 
 def _ask(replies: Replies, messages: list[dict], max_tokens: int, typical: int) -> str:

@@ -11,7 +11,7 @@ Mode = Literal["coa", "cot", "coat"]
 Click = Literal["text", "marks", "box"]
 
 
-class Prompts(PromptFile):
+class CoatPrompts(PromptFile):
     """The keys of `prompts.yaml`, which explains them."""
 
     PLACEHOLDERS: ClassVar[dict[str, set[str]]] = {

@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_
 from vlm_agent.action_languages import ChosenLanguage, LanguageSettings, language_settings
 from vlm_agent.agents.dynamic_planning.modes import MODES, Mode
 from vlm_agent.agents.dynamic_planning.plans import read_plans
-from vlm_agent.agents.dynamic_planning.prompts import EXAMPLES, OF_REFERENCES, PROMPTS, Prompts, read_examples
+from vlm_agent.agents.dynamic_planning.prompts import EXAMPLES, OF_REFERENCES, PROMPTS, PlannerPrompts, read_examples
 from vlm_agent.agents.lessons import Lesson
 from vlm_agent.agents.llm.prompted import PromptedSettings
 from vlm_agent.agents.llm.prompts import PromptError
@@ -69,7 +69,7 @@ class DynamicPlanningSettings(PromptedSettings):
             if getattr(self, name) is not None and not fits:
                 raise ValueError(f"{name} is not a setting of mode {self.mode}; remove it")
         if mode.feedback and self.feedback is None:
-            raise ValueError(f"mode {self.mode} needs feedback: gold, own or screen ({DOCS / 'd_pot.md'})")
+            raise ValueError(f"mode {self.mode} needs feedback: gold, own or screen ({DOCS / 'agents.md'})")
         for name in ("plans", "references"):
             if getattr(self, name) is not None and mode.first not in ("plan", "plan_and_step"):
                 raise ValueError(f"{name} need a mode that plans, and mode {self.mode} does not")
@@ -135,7 +135,7 @@ class DynamicPlanningSettings(PromptedSettings):
     def identity(self) -> dict[str, Any]:
         """The same model on another server is the same agent. Files count by their content."""
         names = ("agent", "model", "mode", "feedback", "screen", "past", "max_tokens")
-        # Without references their prompts are left out, so that evaluations of versions without them can be resumed.
+        # Without references their prompts, which are then not sent, change no result.
         content = self._prompts().model_dump_json(exclude=None if self.references else set(OF_REFERENCES))
         identity = {name: getattr(self, name) for name in names}
         identity |= {"rounds": self._shown_rounds, "examples": self._shown_examples}
@@ -182,8 +182,8 @@ class DynamicPlanningSettings(PromptedSettings):
             workers=self.concurrency,
         )
 
-    def _prompts(self) -> Prompts:
-        prompts = Prompts.read(PROMPTS if self.prompts is None else Path(self.prompts))
+    def _prompts(self) -> PlannerPrompts:
+        prompts = PlannerPrompts.read(PROMPTS if self.prompts is None else Path(self.prompts))
         if self.references is not None and (missing := prompts.without_references()):
             raise PromptError(f"{self.prompts} lacks {', '.join(sorted(missing))}, which references need")
         return prompts

@@ -3,7 +3,7 @@
     the first call    goal, earlier steps, screen          → a plan and its immediate step
     the action's call goal, the immediate step, screen     → the action
 
-Only the line of the immediate step is remembered: in the answer's `thoughts.action`; the plan is in `Answer.plan`.
+Only the line of the immediate step is remembered: in the answer's notes, as `step` and as the `action` in words.
 Which calls a step makes and what they show depends on the `Mode`. A reply that cannot be read is asked for once more
 with the reason; if that fails too, the step has no action, which is a wrong answer.
 """
@@ -15,11 +15,11 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from vlm_agent.action_languages import ActionLanguage
-from vlm_agent.agents.agent import NOT_PERFORMED, Answer, Judge, Turn
+from vlm_agent.agents.agent import NOT_PERFORMED, Answer, Diagnostics, Judge, Turn
 from vlm_agent.agents.dynamic_planning.modes import Mode
 from vlm_agent.agents.dynamic_planning.past import Past, action_lines, answer_recorded, shown_turns, step_lines
 from vlm_agent.agents.dynamic_planning.plans import Plans, PlansError
-from vlm_agent.agents.dynamic_planning.prompts import FirstForm, Kind, Prompts
+from vlm_agent.agents.dynamic_planning.prompts import FirstForm, Kind, PlannerPrompts
 from vlm_agent.agents.dynamic_planning.reading import (
     read_action,
     read_description,
@@ -34,7 +34,7 @@ from vlm_agent.agents.llm.references.sources import Reference, ReferenceSource
 from vlm_agent.agents.llm.replies import Plan, UnreadReplyError, read_plan, sendable
 from vlm_agent.agents.llm.steps.repair import RepairedCalls
 from vlm_agent.drawing.marks import numbered
-from vlm_agent.episodes import Action, CoatTexts, Episode, Screen, recorded_screen
+from vlm_agent.episodes import Action, Episode, Screen, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.sentences.html import screen_html
 from vlm_agent.texts.actions import action_in_words
@@ -78,6 +78,11 @@ class _Guide:
     step: str = ""
     thought: str = ""
 
+    @property
+    def notes(self) -> dict[str, str]:
+        texts = {"think": self.thought, "action": self.step, "plan": "\n".join(self.plan), "step": self.step}
+        return {name: text for name, text in texts.items() if text}
+
 
 @dataclass(frozen=True)
 class DynamicPlanningAgent(PromptedAgent):
@@ -98,7 +103,7 @@ class DynamicPlanningAgent(PromptedAgent):
     once for a caption of the first screen of each; the first step of an episode counts these calls.
     """
 
-    prompts: Prompts
+    prompts: PlannerPrompts
     language: ActionLanguage
     mode: Mode
     rounds: int | None = None
@@ -155,7 +160,8 @@ class DynamicPlanningAgent(PromptedAgent):
         return self.answer_with_calls(lambda replies: self._answer(situation, replies))
 
     def _plan_for(self, episode: Episode, turn: int) -> Plan | None:
-        """That of a file or shards. A later one than that of `turn` would describe screens that are not shown yet."""
+        """The plan of a file or shards. A later one than that of `turn` would describe screens that are not shown
+        yet."""
         if self.plans is None:
             return None
         if episode.id not in self.plans:
@@ -175,19 +181,10 @@ class DynamicPlanningAgent(PromptedAgent):
             guide = self._guide(situation, calls)
             answer = self._act(situation, guide, calls)
         except UnreadReplyError as error:
-            answer = Answer(error.text, None, unread=str(error))
-        thoughts = CoatTexts(
-            think=guide.thought if answer.thoughts is None else answer.thoughts.think, action=guide.step
-        )
-        return replace(
-            answer,
-            thoughts=None if thoughts == CoatTexts() else thoughts,
-            plan=guide.plan,
-            repaired=calls.repaired,
-            reference_has_goal=None
-            if self.references is None
-            else self.references.has_goal(situation.goal, situation.episode),
-        )
+            answer = Answer(error.text, None, diagnostics=Diagnostics(unread=str(error)))
+        has_goal = None if self.references is None else self.references.has_goal(situation.goal, situation.episode)
+        diagnostics = replace(answer.diagnostics, repaired=calls.repaired, reference_has_goal=has_goal)
+        return replace(answer, notes={**guide.notes, **answer.notes}, diagnostics=diagnostics)
 
     # The first call
 
@@ -210,8 +207,8 @@ class DynamicPlanningAgent(PromptedAgent):
             return situation.plan
         if self.mode.once and history:
             first = history[0]
-            if first.answer is not None and first.answer.plan:
-                return Plan(first.answer.plan)
+            if first.answer is not None and (known := first.answer.notes.get("plan")):
+                return Plan(tuple(known.split("\n")))
             # The same request as at the first step, which counts it.
             history, screen, is_repeated = (), first.screen, True
         counts = not is_repeated
@@ -288,7 +285,7 @@ class DynamicPlanningAgent(PromptedAgent):
             thought, written = split_thought(text) if self.mode.thought else ("", without_label(text))
             action = read_action(written, self.language, screen)
             box = self.language.predicted_box(written, screen)
-            return Answer(written, action, CoatTexts(think=thought) if thought else None, box=box)
+            return Answer(written, action, {"think": thought} if thought else {}, box=box)
 
         typical, tokens = self.language.encode(Action.complete(), screen), ACTION_TOKENS
         if self.mode.thought:
@@ -331,8 +328,8 @@ class DynamicPlanningAgent(PromptedAgent):
     def _written(self, turn: Turn) -> str:
         """An earlier answer: the agent's own, or the demonstrated action as the language writes it."""
         text = self.language.encode(turn.action, turn.screen) if turn.answer is None else turn.answer.text
-        thoughts = turn.thoughts if turn.answer is None else turn.answer.thoughts
-        thought = "" if thoughts is None else one_line(thoughts.think)
+        notes = turn.notes if turn.answer is None else turn.answer.notes
+        thought = one_line(notes.get("think", ""))
         return f"Thought: {thought}\nAction: {sendable(text)}" if thought else f"Action: {sendable(text)}"
 
     def _verdict(self, situation: _Situation, action: Action, calls: RepairedCalls) -> tuple[bool, str]:

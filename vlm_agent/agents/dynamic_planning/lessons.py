@@ -1,7 +1,7 @@
 """Chats that teach a text model to answer this agent's prompts: the replies are what the recorded steps say.
 
 The agent itself writes the prompts, with the settings that it has behind a server, and says what each asks for; a
-program that knows the recorded step replies. Plans and immediate steps are those of the shards (`PlanTexts`), actions
+program that knows the recorded step replies. Plans and immediate steps are those of the shards, actions
 the recorded ones. A thought (react) and a description (seeact) are the recorded thought, else the immediate step.
 Reflexion is taught both ways: at every other step the first action is another step's, judged as wrong, and only the
 verdict and the second answer are written. Histories are the replies so far. The caption of a reference is the recorded
@@ -83,9 +83,7 @@ class KnownReplies(Replies):
         }
 
     def _plan(self, further: dict[str, str]) -> str:
-        plan = None if self.step is None else self.step.plan
-        lines = () if plan is None else plan.plan
-        return json.dumps({"plan": numbered_lines(lines)} | further, ensure_ascii=False)
+        return json.dumps({"plan": numbered_lines(self._note("plan").split("\n"))} | further, ensure_ascii=False)
 
     def _verdict(self) -> str:
         reason = f"To be done now: {self._now()}"
@@ -97,19 +95,20 @@ class KnownReplies(Replies):
         return self.language.encode(self.step.action, self.step.screen)
 
     def _now(self) -> str:
-        plan = self.step.plan if self.step is not None else None
-        return "" if plan is None else one_line(plan.step or plan.plan[0])
+        return one_line(self._note("step") or self._note("plan").partition("\n")[0])
 
     def _thought(self) -> str:
-        coat = None if self.step is None else self.step.coat
-        return one_line(coat.think) if coat is not None and coat.think.strip() else self._now()
+        return one_line(self._note("think")) or self._now()
+
+    def _note(self, name: str) -> str:
+        return "" if self.step is None else self.step.notes.get(name, "")
 
 
 def _play(agent: "DynamicPlanningAgent", replies: KnownReplies, episode: Episode, reflects: bool) -> None:
     history: list[Turn] = []
     texts = [agent.language.encode(step.action, step.screen) for step in episode.steps]
     for number, step in enumerate(episode.steps):
-        if step.plan is None or not step.plan.plan:
+        if not step.notes.get("plan"):
             raise DatasetError(
                 f"step {number} of episode {episode.id} has no plan; write shards with `vlm-agent simulate --thoughts`"
             )
@@ -122,12 +121,12 @@ def _play(agent: "DynamicPlanningAgent", replies: KnownReplies, episode: Episode
         replies.captions = _captions(agent, episode) if number == 0 else []
         answer = agent.answer(episode.goal, tuple(history), screen, replies, episode.id)
         action = step.action if answer.action is None else answer.action
-        history.append(Turn(screen, answer, action, answer.thoughts))
+        history.append(Turn(screen, answer, action, answer.notes))
 
 
 def _captions(agent: "DynamicPlanningAgent", episode: Episode) -> list[str]:
-    """Of the references of an episode, in their order. Raises DatasetError for a description that the agent would not
-    accept as a caption, and ask for once more."""
+    """Captions of the references of an episode, in their order. Raises DatasetError for a description that the agent
+    would not accept as a caption, and ask for once more."""
     if agent.references is None:
         return []
     source = agent.references.source

@@ -50,7 +50,7 @@ def _with_own_past(answer: AnswerStep, episode: Episode) -> list[Answer]:
 def _own_turn(answer: Answer, episode: Episode, number: int) -> Turn:
     """Without an action nothing was done, and the demonstrated action stays unknown to the agent."""
     action = Action.wait() if answer.action is None else answer.action
-    return Turn(recorded_screen(episode, number), answer, action, answer.thoughts)
+    return Turn(recorded_screen(episode, number), answer, action, answer.notes)
 
 
 def shown_turns(history: Sequence[Turn]) -> list[tuple[int, Turn]]:
@@ -78,4 +78,4 @@ def _step_line(turn: Turn) -> str:
 
 
 def _own_step(turn: Turn) -> str:
-    return "" if turn.answer is None or turn.answer.thoughts is None else turn.answer.thoughts.action
+    return "" if turn.answer is None else turn.answer.notes.get("action", "")

@@ -5,13 +5,12 @@ From a JSON file of steps in words, one for each action,
     {"general/123": ["Open the clock app", "Click on the tab Alarm", "Declare the task complete"]}
 
 where the plan at turn n is line n and those after it; numbers before the lines are left out. Or from a folder of shards
-whose steps have plans (`Step.plan`), whose texts know the screens until their own.
+whose steps have plans (`Step.notes`), which know the screens until their own.
 """
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from vlm_agent.agents.llm.replies import Plan, plan_line
 from vlm_agent.errors import UserError
@@ -35,12 +34,12 @@ def read_plans(path: Path) -> Plans:
 
 def _of_shards(folder: Path) -> Plans:
     from vlm_agent.datasets.shards.dataset import ShardDataset
-    from vlm_agent.datasets.shards.schema import IN_STEPS
+    from vlm_agent.datasets.shards.schema import IN_STEPS, notes_of
 
-    table = ShardDataset(folder).table(["episode_id", f"{IN_STEPS}plan"])
+    table = ShardDataset(folder).table(["episode_id", f"{IN_STEPS}notes"])
     plans = {}
     for episode, steps in zip(table["episode_id"].to_pylist(), table["steps"].to_pylist(), strict=True):
-        known = tuple(_of_step(step["plan"]) for step in steps)
+        known = tuple(_of_step(notes_of(step["notes"])) for step in steps)
         if all(plan.step for plan in known):
             plans[episode] = known
     if not plans:
@@ -51,10 +50,9 @@ def _of_shards(folder: Path) -> Plans:
     return plans
 
 
-def _of_step(texts: Mapping[str, Any] | None) -> Plan:
-    if texts is None:
-        return Plan(())
-    return Plan(tuple(filter(None, map(one_line, texts["plan"]))), one_line(texts["step"]))
+def _of_step(notes: Mapping[str, str]) -> Plan:
+    lines = map(one_line, notes.get("plan", "").split("\n"))
+    return Plan(tuple(filter(None, lines)), one_line(notes.get("step", "")))
 
 
 def _of_file(path: Path) -> Plans:

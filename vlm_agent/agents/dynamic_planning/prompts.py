@@ -26,7 +26,7 @@ OF_REFERENCES = ("references", "reference", "caption", "caption_question")
 _PARAGRAPHS = ("goal", "actions", "steps", "plan", "step", "description", "unchanged", "html", "judged_action")
 
 
-class Prompts(PromptFile):
+class PlannerPrompts(PromptFile):
     """The keys of `prompts.yaml`, which explains them."""
 
     PLACEHOLDERS: ClassVar[dict[str, set[str]]] = {

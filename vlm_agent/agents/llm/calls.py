@@ -293,7 +293,7 @@ class Calls:
             raise CostLimitError(
                 f"the calls in {self.folder} have cost {amount(paid.money(limits.price))} of at most "
                 f"{amount(limits.max_cost)}, and the next one could exceed the limit; every reply is on disk: "
-                "run the same command again with a higher --max-cost to continue"
+                "run the same command again with a higher --max-cost (--agent.max_cost) to continue"
             )
 
     def _request(

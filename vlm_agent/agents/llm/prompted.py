@@ -160,12 +160,9 @@ class PromptedAgent:
         """`answer(replies)` with its usage, or the failed answer of a step whose call failed."""
         replies = Replies(self.calls, self.rehearsed)
         try:
-            return replace(
-                answer(replies),
-                usage=replies.usage(),
-                seconds_on_disk=replies.seconds_on_disk(),
-                replies=replies.notes(),
-            )
+            found = answer(replies)
+            cost = replace(found.diagnostics, seconds_on_disk=replies.seconds_on_disk(), replies=replies.notes())
+            return replace(found, usage=replies.usage(), diagnostics=cost)
         except CallError as error:
             return Answer("", None, failed=str(error))  # the cost of a whole step is unknown
 

@@ -102,7 +102,7 @@ def numbered_lines(lines: Sequence[str]) -> str:
 
 def turn_in_words(turn: Turn) -> str:
     """The description of an earlier action: recorded, or by the agent, else by a template. One that failed says so."""
-    described = "" if turn.thoughts is None else printable(turn.thoughts.action)
+    described = printable(turn.notes.get("action", ""))
     return with_failure(without_tags(described) or action_in_words(turn.action, turn.screen), turn)
 
 

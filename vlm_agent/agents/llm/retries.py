@@ -45,7 +45,7 @@ class RetryLines:
 
 
 report_retry = RetryLines()
-"""Of this process: all endpoints share the limit on lines."""
+"""The reporter of this process: all endpoints share the limit on lines."""
 
 
 def name_of(messages: Sequence[Mapping[str, Any]]) -> str:

@@ -82,7 +82,7 @@ def in_words(readers: Readers) -> str:
 
 
 def _digest(path: Path) -> str:
-    """Of a file, or of the files of a checkpoint."""
+    """The digest of a file, or of the files of a checkpoint."""
     if not path.exists():
         raise UserError(f"readers: {path} does not exist")
     paths = [path] if path.is_file() else [one for one in path.iterdir() if one.suffix in _CHECKPOINT]

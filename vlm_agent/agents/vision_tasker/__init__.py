@@ -19,7 +19,7 @@ from vlm_agent.agents.llm.demonstrations import (
 )
 from vlm_agent.agents.llm.demonstrations.encoders import goal_encoder_digest
 from vlm_agent.agents.llm.prompted import PromptedSettings
-from vlm_agent.agents.vision_tasker.prompts import PROMPTS, PromptLanguage, Prompts, Shown
+from vlm_agent.agents.vision_tasker.prompts import PROMPTS, PromptLanguage, Shown, VisionTaskerPrompts
 from vlm_agent.episodes import Episode
 from vlm_agent.screens.understand import Readers
 
@@ -140,5 +140,5 @@ class VisionTaskerSettings(PromptedSettings):
             raise DemonstrationsError(f"{path} does not exist; record one with `vlm-agent record --output {path}`")
         return Demonstrations(Path(path))
 
-    def _prompts(self) -> Prompts:
-        return Prompts.read(PROMPTS[self.prompt_language] if self.prompts is None else Path(self.prompts))
+    def _prompts(self) -> VisionTaskerPrompts:
+        return VisionTaskerPrompts.read(PROMPTS[self.prompt_language] if self.prompts is None else Path(self.prompts))

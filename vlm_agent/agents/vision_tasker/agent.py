@@ -12,19 +12,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from vlm_agent.agents.agent import Answer, Turn, Usage
+from vlm_agent.agents.agent import Answer, Diagnostics, Turn, Usage
 from vlm_agent.agents.llm.prompted import PromptedAgent, Replies
 from vlm_agent.agents.llm.prompts import numbered_lines, system, user
 from vlm_agent.agents.llm.replies import UnreadReplyError
 from vlm_agent.agents.llm.steps.repair import RepairedCalls
 from vlm_agent.agents.read_screens.reader import ScreenReader
 from vlm_agent.agents.vision_tasker.history import call_line, history_lines, lines_without_effect
-from vlm_agent.agents.vision_tasker.prompts import PromptLanguage, Prompts, Shown
+from vlm_agent.agents.vision_tasker.prompts import PromptLanguage, Shown, VisionTaskerPrompts
 from vlm_agent.agents.vision_tasker.reading import Call, NoCallError, read_call
 from vlm_agent.agents.vision_tasker.shown import ShownScreen, show
 from vlm_agent.agents.vision_tasker.stages import NoElementError, element_of, perform, stages_of
 from vlm_agent.datasets.statistics.leakage import normalise
-from vlm_agent.episodes import CoatTexts, Screen
+from vlm_agent.episodes import Screen
 from vlm_agent.texts.lines import one_line
 
 _TYPICAL, _TOKENS = '{"action": "stop", "result": "done"}', 15
@@ -51,7 +51,7 @@ class VisionTaskerAgent(PromptedAgent):
     from the last answer without a call is still done.
     """
 
-    prompts: Prompts
+    prompts: VisionTaskerPrompts
     reader: ScreenReader
     shown: Shown = "words"
     language: PromptLanguage = "en"
@@ -71,9 +71,10 @@ class VisionTaskerAgent(PromptedAgent):
         try:
             answer = calls.read(messages, lambda text: self.read(text, shown), _TYPICAL, _TOKENS)
         except UnreadReplyError as error:
-            answer = Answer(error.text, None, unread=str(error))
+            answer = Answer(error.text, None, diagnostics=Diagnostics(unread=str(error)))
         has_goal = None if self.nearest is None else example is not None and normalise(example.goal) == normalise(goal)
-        return replace(answer, repaired=calls.repaired, reference_has_goal=has_goal)
+        diagnostics = replace(answer.diagnostics, repaired=calls.repaired, reference_has_goal=has_goal)
+        return replace(answer, diagnostics=diagnostics)
 
     def read(self, text: str, shown: ShownScreen) -> Answer:
         """The first action of a reply. Raises UnreadReplyError for one that has none on this screen."""
@@ -90,7 +91,7 @@ class VisionTaskerAgent(PromptedAgent):
         action, box = done
         line = call_line(self.prompts, call, "" if number is None else shown.names[number])
         typed = call.text if "type" in stages_of(call)[1:] else ""
-        return Answer(text, action, CoatTexts(action=line), box=box, types_later=typed)
+        return Answer(text, action, {"action": line}, box=box, diagnostics=Diagnostics(types_later=typed))
 
     def _problem(self, error: NoElementError, shown: ShownScreen) -> str:
         if not shown.boxes:
@@ -109,7 +110,7 @@ class VisionTaskerAgent(PromptedAgent):
             call = read_call(last.text)
         except NoCallError:  # the answer of another agent
             return None
-        stages, part = stages_of(call), last.part + 1
+        stages, part = stages_of(call), last.diagnostics.part + 1
         if part >= len(stages):
             return None
         done = perform(call, stages[part], self.show(screen) if stages[part] == "find" else _NOTHING)
@@ -117,8 +118,8 @@ class VisionTaskerAgent(PromptedAgent):
             return None
         action, box = done
         found = Call("tap", call.then_tap) if stages[part] == "find" else None
-        thoughts = None if found is None else CoatTexts(action=call_line(self.prompts, found, f'"{call.then_tap}"'))
-        return Answer(last.text, action, thoughts, box=box, usage=_NO_COST, part=part)
+        notes = {} if found is None else {"action": call_line(self.prompts, found, f'"{call.then_tap}"')}
+        return Answer(last.text, action, notes, box=box, usage=_NO_COST, diagnostics=Diagnostics(part=part))
 
     def messages(
         self, goal: str, history: Sequence[Turn], shown: ShownScreen, example: Example | None
@@ -148,6 +149,6 @@ _NOTHING = ShownScreen((), (), ())
 """For stages that need no screen."""
 
 
-def _example(prompts: Prompts, example: Example) -> str:
+def _example(prompts: VisionTaskerPrompts, example: Example) -> str:
     lines = numbered_lines([one_line(line) for line in example.lines])
     return prompts.fill("example", goal=one_line(example.goal), actions=lines)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from vlm_agent.agents.agent import Turn
-from vlm_agent.agents.vision_tasker.prompts import Prompts
+from vlm_agent.agents.vision_tasker.prompts import VisionTaskerPrompts
 from vlm_agent.agents.vision_tasker.reading import Call
 from vlm_agent.agents.vision_tasker.shown import ShownScreen
 from vlm_agent.episodes import Action, ActionKind, Screen
@@ -12,7 +12,7 @@ from vlm_agent.texts.lines import one_line
 _BUTTONS = {ActionKind.PRESS_BACK: "back", ActionKind.PRESS_HOME: "home", ActionKind.PRESS_ENTER: "enter"}
 
 
-def call_line(prompts: Prompts, call: Call, element: str) -> str:
+def call_line(prompts: VisionTaskerPrompts, call: Call, element: str) -> str:
     """A call in words. `element`: the name of the element that it names, empty without one."""
     if call.action == "tap":
         return prompts.fill("line_tap", element=element)
@@ -29,7 +29,7 @@ def call_line(prompts: Prompts, call: Call, element: str) -> str:
     return prompts.line_done if call.is_done else prompts.line_impossible
 
 
-def action_line(prompts: Prompts, action: Action, shown: Callable[[], ShownScreen]) -> str:
+def action_line(prompts: VisionTaskerPrompts, action: Action, shown: Callable[[], ShownScreen]) -> str:
     """Any action in words. `shown`: its screen, which is only read for a touch."""
     if action.direction is not None:
         return _swipe_line(prompts, action.direction)
@@ -47,7 +47,9 @@ def action_line(prompts: Prompts, action: Action, shown: Callable[[], ShownScree
     return _type_line(prompts, one_line(action.text)) if action.text else prompts.line_other
 
 
-def history_lines(prompts: Prompts, history: Sequence[Turn], show: Callable[[Screen], ShownScreen]) -> list[str]:
+def history_lines(
+    prompts: VisionTaskerPrompts, history: Sequence[Turn], show: Callable[[Screen], ShownScreen]
+) -> list[str]:
     """A line for each earlier answer of the agent, whatever actions it took, and for each demonstrated action.
 
     The line of an answer after which the screen was the same says so.
@@ -60,7 +62,7 @@ def history_lines(prompts: Prompts, history: Sequence[Turn], show: Callable[[Scr
 
 
 def lines_without_effect(
-    prompts: Prompts, history: Sequence[Turn], shown: ShownScreen, show: Callable[[Screen], ShownScreen]
+    prompts: VisionTaskerPrompts, history: Sequence[Turn], shown: ShownScreen, show: Callable[[Screen], ShownScreen]
 ) -> list[str]:
     """The agent's last answers since which the screen has not changed, with the number that a touched element has now;
     none if the last one changed it. `shown`: the current screen."""
@@ -79,7 +81,7 @@ def _calls(history: Sequence[Turn]) -> list[list[Turn]]:
     """The turns of each answer of the model. A demonstrated action is by itself."""
     calls: list[list[Turn]] = []
     for turn in history:
-        if turn.answer is not None and turn.answer.part and calls:
+        if turn.answer is not None and turn.answer.diagnostics.part and calls:
             calls[-1].append(turn)
         else:
             calls.append([turn])
@@ -90,15 +92,15 @@ def _changed_nothing(turns: Sequence[Turn]) -> bool:
     return all(turn.changed is False for turn in turns)
 
 
-def _line(prompts: Prompts, turns: Sequence[Turn], show: Callable[[Screen], ShownScreen]) -> str:
+def _line(prompts: VisionTaskerPrompts, turns: Sequence[Turn], show: Callable[[Screen], ShownScreen]) -> str:
     """The agent's own words for an answer; without any, those of its first action."""
-    own = [one_line(turn.thoughts.action) for turn in turns if turn.answer is not None and turn.thoughts is not None]
+    own = [one_line(turn.notes["action"]) for turn in turns if turn.answer is not None and "action" in turn.notes]
     if any(own):
         return ", ".join(filter(None, own))
     return action_line(prompts, turns[0].action, lambda: show(turns[0].screen))
 
 
-def _swipe_line(prompts: Prompts, direction: str, element: str = "", name: str = "") -> str:
+def _swipe_line(prompts: VisionTaskerPrompts, direction: str, element: str = "", name: str = "") -> str:
     towards = prompts.directions[direction]  # type: ignore[index]
     if name:
         return prompts.fill("line_swipe_to", direction=towards, target=name)
@@ -107,9 +109,9 @@ def _swipe_line(prompts: Prompts, direction: str, element: str = "", name: str =
     return prompts.fill("line_swipe", direction=towards)
 
 
-def _key_line(prompts: Prompts, key: str) -> str:
+def _key_line(prompts: VisionTaskerPrompts, key: str) -> str:
     return prompts.fill("line_press", key=prompts.keys[key])  # type: ignore[index]
 
 
-def _type_line(prompts: Prompts, text: str) -> str:
+def _type_line(prompts: VisionTaskerPrompts, text: str) -> str:
     return prompts.fill("line_type", text=text)

@@ -41,7 +41,7 @@ def lessons_of(agent: "VisionTaskerAgent", episodes: Iterable[Episode], demonstr
                     yield lesson(agent.messages(episode.goal, history, shown, example), reply)
                 except UnreadReplyError:  # the element is covered by others, so its number cannot be touched
                     reply = None
-            history.append(Turn(screen, answer, step.action, answer.thoughts))
+            history.append(Turn(screen, answer, step.action, answer.notes))
 
 
 def _place(episode: Episode) -> float:

@@ -17,7 +17,7 @@ PROMPTS: dict[PromptLanguage, Path] = {
 _ELEMENT_LINES = ("line_tap", "line_long_press")
 
 
-class Prompts(PromptFile):
+class VisionTaskerPrompts(PromptFile):
     """The keys of `prompts_en.yaml`, which explains them."""
 
     PLACEHOLDERS: ClassVar[dict[str, set[str]]] = {

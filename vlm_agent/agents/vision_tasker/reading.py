@@ -24,7 +24,7 @@ from vlm_agent.texts.lines import one_line
 
 Name = Literal["tap", "long_press", "enter_text", "swipe", "press", "stop"]
 Problem = Literal["too_long", "no_object", "two_actions", "action", "element", "text", "direction", "key", "result"]
-"""Why a reply is not a call: a key of `Prompts.problems`."""
+"""Why a reply is not a call: a key of `VisionTaskerPrompts.problems`."""
 
 _NAMES: dict[str, Name] = {
     **dict.fromkeys(("tap", "click", "点击", "点按", "轻触"), "tap"),

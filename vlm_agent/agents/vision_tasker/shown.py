@@ -43,7 +43,7 @@ class ShownScreen:
 
     @cached_property
     def numbers(self) -> list[int]:
-        """Of the elements that the screen has, in order."""
+        """The numbers of the elements that the screen has, in order."""
         boxes = np.array(self.boxes, float).reshape(-1, 4)
         return np.flatnonzero(meets_screen(boxes)).tolist()
 

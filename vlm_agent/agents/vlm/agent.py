@@ -1,7 +1,7 @@
 """The agent of the Smartphone Assistant: a vision-language model that continues a trajectory with the next action."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from vlm_agent.agents.agent import Answer, Turn, Usage, episode_of
+from vlm_agent.agents.agent import Answer, Diagnostics, Turn, Usage, episode_of
 from vlm_agent.agents.as_trained import NO_ELEMENTS
 from vlm_agent.agents.decoding.constrained import Constrained
 from vlm_agent.agents.decoding.greedy import (
@@ -24,12 +24,11 @@ from vlm_agent.agents.decoding.greedy import (
 )
 from vlm_agent.agents.llm.references.of_run import references_of_run
 from vlm_agent.agents.vlm import BATCH_TOKENS, VlmSettings
-from vlm_agent.episodes import Episode, PlanTexts, Screen, without_pixels
+from vlm_agent.episodes import Episode, Screen, without_pixels
 from vlm_agent.errors import UserError
 from vlm_agent.models.build import load
-from vlm_agent.models.context import context_of
 from vlm_agent.models.decoding import Decoder
-from vlm_agent.models.family import decoder_of, family_of, processor_of
+from vlm_agent.models.family import context_of, decoder_of, processor_of
 from vlm_agent.models.run_layout import trained
 from vlm_agent.models.weights.adapters import without_adapter
 from vlm_agent.models.weights.device import model_device
@@ -74,7 +73,6 @@ class VlmAgent:
         """The agent of a finished run or of a checkpoint (RUN/checkpoints/checkpoint-N), without a control."""
         recipe = read_recipe(trained(run).recipe)
         model, tokenizer = load(run, merged=True, device=model_device())
-        family_of(model.config).use_masked_attention(without_adapter(model))
         language, thoughts = recipe.action_language.build(), LineThoughts.of(recipe.data)
         sentences = processor_of(model.config).sentences(tokenizer, language, thoughts, past_of(recipe.data))
         references = references_of_run(trained(run).references, recipe.data.references)
@@ -136,18 +134,14 @@ class VlmAgent:
         firsts = self._answer_all([one.part(0, 1) for one in prepared], self._choices(variants))
         found = []
         for of_firsts, choice in zip(firsts, self._later._choices(variants), strict=True):
-            rest = [self._rest(one, first.plan) for one, (first,) in zip(prepared, of_firsts, strict=True)]
+            rest = [self._rest(one, first.notes) for one, (first,) in zip(prepared, of_firsts, strict=True)]
             (of_rest,) = self._later._answer_all(rest, [choice])
             found.append([[*first, *later] for first, later in zip(of_firsts, of_rest, strict=True)])
         return found
 
-    def _rest(self, prepared: "PreparedEpisode", plan: tuple[str, ...]) -> "PreparedEpisode":
-        """The steps after the first one, with the plan after the goal."""
-        ids = [
-            token
-            for line in self.sentences.thoughts.plans.static(PlanTexts(plan))
-            for token in self.sentences.ids(line)
-        ]
+    def _rest(self, prepared: "PreparedEpisode", first: Mapping[str, str]) -> "PreparedEpisode":
+        """The steps after the first one, with the plan of the first one after the goal."""
+        ids = [token for line in self.sentences.thoughts.plans.static(first) for token in self.sentences.ids(line)]
         at, rest = self.sentences.length(self.sentences.opening(prepared.episode)), prepared.part(1, None)
         return replace(rest, sentences=[sentence.with_read(at, ids) for sentence in rest.sentences])
 
@@ -156,8 +150,8 @@ class VlmAgent:
         if not (history and self.sentences.thoughts.plans.parts.is_static):
             return episode
         first = history[0].answer
-        plan = self.act(episode.goal, (), history[0].screen).plan if first is None else first.plan
-        return with_plan_of_first_step(episode, plan)
+        answer = self.act(episode.goal, (), history[0].screen) if first is None else first
+        return with_plan_of_first_step(episode, answer.notes.get("plan", ""))
 
     @cached_property
     def _later(self) -> "VlmAgent":
@@ -210,14 +204,14 @@ class VlmAgent:
         return Answer(
             text,
             action,
-            lines.thoughts,
-            lines.plan,
+            lines.notes,
             box=box,
             usage=usage,
-            unwritable=unwritable,
-            reference_has_goal=has_goal,
-            step=lines.step,
-            beyond_context=self._context is not None and sum(usage.tokens or (0, 0)) > self._context,
+            diagnostics=Diagnostics(
+                unwritable=unwritable,
+                reference_has_goal=has_goal,
+                beyond_context=self._context is not None and sum(usage.tokens or (0, 0)) > self._context,
+            ),
         )
 
     @cached_property

@@ -15,10 +15,11 @@ from vlm_agent.annotation.check import Finding, check_dataset
 from vlm_agent.annotation.edits import EditStore
 from vlm_agent.annotation.job.plan import WORK, AnnotationPlan, job
 from vlm_agent.annotation.job.shards import ORIGINS, Entry, apply_edits, read_entry
-from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset, read_manifest, write_manifest
+from vlm_agent.datasets.shards.dataset import ShardDataset, read_manifest, write_manifest
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
 from vlm_agent.files.console import new_table
+from vlm_agent.files.jobs import all_done
 
 FINDINGS = "findings.jsonl"
 _SHOWN = 5
@@ -36,11 +37,11 @@ def finish(output: Path, console: Console) -> None:
 
 
 def complete(output: Path, plan: AnnotationPlan) -> None:
-    """As `finish`, without its summary. The caller must hold the folder."""
+    """Finishes as `finish` does, without its summary. The caller must hold the folder."""
     edits = EditStore(output / WORK)
     for shard, entry in zip(plan.shards, _entries(output, plan), strict=True):
         if edits.digest(shard.episode_ids) != entry.edits:
-            (output / MANIFEST).unlink(missing_ok=True)  # it means complete
+            job(output).begin()
             apply_edits(output, shard, entry, edits)
     entries = _entries(output, plan)
     with atomic_write(output / FINDINGS) as temporary, temporary.open("w", encoding="utf-8") as file:
@@ -88,15 +89,7 @@ _COLUMNS = (*ORIGINS, "missing")
 
 
 def _entries(output: Path, plan: AnnotationPlan) -> list[Entry]:
-    entries = {shard.shard: read_entry(output, shard) for shard in plan.shards}
-    missing = [shard for shard, entry in entries.items() if entry is None]
-    if missing:
-        raise DatasetError(
-            f"{len(missing)} of {len(entries)} shards are not annotated yet ({', '.join(missing[:_SHOWN])}"
-            f"{', …' if len(missing) > _SHOWN else ''}); run the same `vlm-agent annotate` again, or its part of the "
-            "job array"
-        )
-    return [entry for entry in entries.values() if entry is not None]
+    return list(all_done({shard.shard: read_entry(output, shard) for shard in plan.shards}, "annotated").values())
 
 
 def _manifest(plan: AnnotationPlan, entries: Sequence[Entry], edits: EditStore) -> dict[str, Any]:
@@ -144,5 +137,5 @@ def check(shards: Path, split: str | None, subset: str | None, console: Console)
 def _kinds_of_texts(dataset: ShardDataset) -> list[str]:
     """The texts that the check reads, as far as the dataset has them."""
     steps = [step for index in range(len(dataset)) for step in dataset.without_pixels(index).steps]
-    kinds = {"action description": any(step.coat for step in steps), "plan": any(step.plan for step in steps)}
-    return [kind for kind, is_there in kinds.items() if is_there]
+    kinds = {"action": "action description", "step": "plan"}
+    return [kind for name, kind in kinds.items() if any(name in step.notes for step in steps)]

@@ -1,9 +1,8 @@
 """The plan of an annotation: what decides its output. A second run with a different plan is refused.
 
-DIR/.annotation/plan.json       the plan
+DIR/.annotation/                plan and entries (`files/jobs.py`)
 DIR/.annotation/calls/          the replies of the model
 DIR/.annotation/edits/          the edits of a review
-DIR/.annotation/<shard>.json    the entry of a shard, written after the shard
 """
 
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from typing import Any
 from vlm_agent.annotation.annotator import CHOICES, TEXTS
 from vlm_agent.datasets.shards.dataset import WORK_FOLDERS, ShardDataset, manifest_digest
 from vlm_agent.errors import DatasetError
-from vlm_agent.files.jobs import Job
+from vlm_agent.files.jobs import ShardJob
 
 WORK = WORK_FOLDERS["annotate"]
 
@@ -102,6 +101,6 @@ def plan_of(
     return AnnotationPlan(described, dataset.directory, shards)
 
 
-def job(output: Path) -> Job:
+def job(output: Path) -> ShardJob:
     """The resumable output folder of an annotation."""
-    return Job(output, "an annotation", f"{WORK}/plan.json", f"{WORK}/lock", identity_key="described")
+    return ShardJob.of(output, "an annotation", WORK)

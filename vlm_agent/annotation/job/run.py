@@ -1,7 +1,7 @@
 """Fills a folder of annotated shards, alone or as a task of a job array."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -13,13 +13,12 @@ from vlm_agent.annotation.annotator import Annotator, clean_text
 from vlm_agent.annotation.edits import EditStore
 from vlm_agent.annotation.job.estimate import estimate
 from vlm_agent.annotation.job.finish import complete, summarise
-from vlm_agent.annotation.job.plan import WORK, AnnotationPlan, AnnotationSettings, ShardPlan, job, plan_of
-from vlm_agent.annotation.job.shards import AnnotatedRow, Entry, Failure, Written, read_entry, write_shard
+from vlm_agent.annotation.job.plan import WORK, AnnotationSettings, ShardPlan, job, plan_of
+from vlm_agent.annotation.job.shards import AnnotatedRow, Entry, Failure, read_entry, write_shard
 from vlm_agent.annotation.prompts import PlanPrompts, Prompts
-from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
+from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
-from vlm_agent.files.console import Progress
 from vlm_agent.files.jobs import ArrayTask
 from vlm_agent.files.threads import ahead
 
@@ -60,8 +59,7 @@ def annotate(
         raise DatasetError(f"{output} holds the shards to annotate; choose another --output")
     plan = plan_of(dataset, settings, prompts.digest, None if plan_prompts is None else plan_prompts.digest)
     chat = ChatEndpoint(service.endpoint, settings.model)
-    with job(output).locked(shared=task is not None):
-        job(output).write_or_verify_plan(plan.content())
+    with job(output).started(plan.content(), task):
         calls = Calls(chat, output / WORK / "calls", service.limits, is_patient=service.accept_missing)
         annotator = Annotator(
             prompts,
@@ -72,8 +70,9 @@ def annotate(
             lambda messages: calls.discard(messages, settings.max_tokens),
             plan_prompts,
         )
-        run = _Run(dataset, plan, annotator, calls, service, output, console)
-        failures = run.annotate(list(plan.shards if task is None else task.items(plan.shards)), settings.max_tokens)
+        mine = plan.shards if task is None else task.items(plan.shards)
+        waiting = [shard for shard in mine if _is_open(read_entry(output, shard), service)]
+        failures = _Run(dataset, annotator, calls, service, output, console).annotate(waiting, settings.max_tokens)
         listed = output / _failures_name(task)
         _write_failures(listed, failures)
         if failures and not service.accept_missing:
@@ -83,52 +82,45 @@ def annotate(
     if task is None:
         summarise(output, console)
         return
-    waiting = sum(read_entry(output, shard) is None for shard in plan.shards)
-    console.print(
-        f"Task {task.index} of {task.count} is complete; {waiting} of {len(plan.shards)} shard(s) of all tasks are "
-        "missing",
-        highlight=False,
-    )
+    missing = sum(read_entry(output, shard) is None for shard in plan.shards)
+    task.report(console, missing, f"of {len(plan.shards)} shard(s)")
+
+
+def _is_open(entry: Entry | None, service: Service) -> bool:
+    """Whether a shard is to be annotated. Accepted gaps are asked for again, unless gaps are accepted."""
+    return entry is None or (entry.missing > 0 and not service.accept_missing)
 
 
 class _Run:
     def __init__(
         self,
         dataset: ShardDataset,
-        plan: AnnotationPlan,
         annotator: Annotator,
         calls: Calls,
         service: Service,
         output: Path,
         console: Console,
     ) -> None:
-        self._dataset, self._plan, self._annotator, self._calls = dataset, plan, annotator, calls
+        self._dataset, self._annotator, self._calls = dataset, annotator, calls
         self._service, self._output, self._console = service, output, console
         self._position = {name: index for index, name in enumerate(dataset.ids)}
 
     def annotate(self, shards: Sequence[ShardPlan], max_tokens: int) -> list[Failure]:
-        """Annotates the shards that are not complete; returns what is missing."""
-        entries = [(shard, read_entry(self._output, shard)) for shard in shards]
-        waiting = [shard for shard, entry in entries if self._is_open(entry)]
-        if not waiting:
+        """Annotates the shards; returns what is missing."""
+        if not shards:
             return []
-        (self._output / MANIFEST).unlink(missing_ok=True)  # it means complete
-        self._announce([self._position[name] for shard in waiting for name in shard.episode_ids], max_tokens)
-        progress = Progress(self._console, sum(shard.steps for shard in waiting), "steps")
+        self._announce([self._position[name] for shard in shards for name in shard.episode_ids], max_tokens)
         failures: list[Failure] = []
         try:
-            with progress.shown():
-                for number, shard in enumerate(waiting, 1):
-                    label = f"shard {number} of {len(waiting)}"
-                    failures += self._annotate_shard(shard, progress, label)
-                    progress.advance(0, label, is_stage_end=True)
+            job(self._output).fill(
+                {shard: shard.steps for shard in shards},
+                lambda shard, report: failures.extend(self._annotate_shard(shard, report)),
+                "steps",
+                self._console,
+            )
         finally:
             self._console.print(self._calls.spending(), highlight=False, soft_wrap=True)
         return failures
-
-    def _is_open(self, entry: Entry | None) -> bool:
-        """A shard with accepted gaps is asked for them again, unless gaps are accepted."""
-        return entry is None or (entry.missing > 0 and not self._service.accept_missing)
 
     def _announce(self, episodes: Sequence[int], max_tokens: int) -> None:
         expected = estimate(self._dataset, episodes, self._annotator, self._calls, max_tokens)
@@ -139,7 +131,7 @@ class _Run:
             soft_wrap=True,
         )
 
-    def _annotate_shard(self, shard: ShardPlan, progress: Progress, label: str) -> list[Failure]:
+    def _annotate_shard(self, shard: ShardPlan, report: Callable[[int], None]) -> list[Failure]:
         episodes = [self._position[name] for name in shard.episode_ids]
         with ahead(self._row, episodes, self._service.concurrency, self._calls.stop) as rows:
             return write_shard(
@@ -148,8 +140,8 @@ class _Run:
                 rows,
                 EditStore(self._output / WORK),
                 self._service.accept_missing,
-                lambda steps: progress.advance(steps, label),
-                Written(self._annotator.counted, self._annotator.writes_coat),
+                report,
+                self._annotator.counted,
             )
 
     def _row(self, index: int) -> AnnotatedRow:

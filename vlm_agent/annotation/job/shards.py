@@ -14,10 +14,9 @@ from typing import Any
 from vlm_agent.annotation.annotator import TEXTS, StepTexts
 from vlm_agent.annotation.check import check_episode
 from vlm_agent.annotation.edits import EditStore
-from vlm_agent.annotation.job.plan import WORK, ShardPlan
-from vlm_agent.annotation.plans import PLAN
+from vlm_agent.annotation.job.plan import ShardPlan, job
 from vlm_agent.datasets.shards.dataset import ShardWriter
-from vlm_agent.datasets.shards.schema import from_row
+from vlm_agent.datasets.shards.schema import from_row, note_structs, notes_of
 from vlm_agent.errors import DatasetError
 from vlm_agent.files.checked_json import read_checked, write_checked
 from vlm_agent.files.parquet import open_parquet, read_footer
@@ -56,7 +55,7 @@ class Entry:
 
 def read_entry(output: Path, plan: ShardPlan) -> Entry | None:
     """The entry of a complete shard, None without one or if the shard is missing or damaged."""
-    path = _entry_path(output, plan.shard)
+    path = job(output).entry_path(plan.shard)
     if not path.is_file():
         return None
     entry = Entry(**read_checked(path, _REMEDY, Entry))
@@ -70,14 +69,6 @@ AnnotatedRow = tuple[dict[str, Any], Sequence[StepTexts]]
 """A row of the input (`ShardDataset.row`), and the texts of its steps."""
 
 
-@dataclass(frozen=True)
-class Written:
-    """What an annotator writes: its `counted` texts, and whether `coat` is among them (`writes_coat`)."""
-
-    counted: tuple[str, ...] = TEXTS
-    coat: bool = True
-
-
 def write_shard(
     output: Path,
     plan: ShardPlan,
@@ -85,15 +76,16 @@ def write_shard(
     edits: EditStore,
     accept_missing: bool,
     report: Callable[[int], None],
-    written: Written = Written(),
+    counted: Sequence[str] = TEXTS,
 ) -> list[Failure]:
     """Writes a shard and its entry if no text is missing, or with `accept_missing`; returns what is missing.
 
-    All of `rows` is read in either case. `report` is called with the number of steps of each row.
+    All of `rows` is read in either case. `report` is called with the number of steps of each row. `counted`: the texts
+    whose origins the entry counts.
     """
     failures: list[Failure] = []
     findings: list[dict[str, Any]] = []
-    counts = {name: Counter[str]() for name in written.counted}
+    counts = {name: Counter[str]() for name in counted}
     digest = edits.digest(plan.episode_ids)
 
     def annotated() -> Iterator[dict[str, Any]]:
@@ -105,20 +97,17 @@ def write_shard(
             ]
             failures.extend(missing)
             for step in steps:
-                for name in written.counted:
+                for name in counted:
                     counts[name]["missing" if name in step.failed else step.origin[name]] += 1
             for struct, step in zip(row["steps"], steps, strict=True):
-                if written.coat:
-                    struct["coat"] = dict(step.texts)
-                if PLAN in written.counted:
-                    struct["plan"] = None if step.plan is None else asdict(step.plan)
+                struct["notes"] = note_structs(step.notes)
             yield _checked(_edited(row, edits), findings)
             report(len(steps))
 
     if not _write(output / plan.shard, annotated(), lambda: accept_missing or not failures):
         return failures
     by_text = {name: dict(sorted(count.items())) for name, count in counts.items()}
-    write_checked(_entry_path(output, plan.shard), asdict(Entry(plan.shard, digest, by_text, findings)))
+    write_checked(job(output).entry_path(plan.shard), asdict(Entry(plan.shard, digest, by_text, findings)))
     return failures
 
 
@@ -131,7 +120,7 @@ def apply_edits(output: Path, plan: ShardPlan, entry: Entry, edits: EditStore) -
     with open_parquet(output / plan.shard, _REMEDY) as file:
         rows = (_checked(_edited(file.read(groups=[number]).to_pylist()[0], edits), findings) for number in file.groups)
         _write(output / plan.shard, rows, lambda: True)
-    write_checked(_entry_path(output, plan.shard), asdict(entry) | {"edits": digest, "findings": findings})
+    write_checked(job(output).entry_path(plan.shard), asdict(entry) | {"edits": digest, "findings": findings})
     return True
 
 
@@ -156,7 +145,7 @@ def _edited(row: dict[str, Any], edits: EditStore) -> dict[str, Any]:
     for number, edit in edits.load(row["episode_id"]).items():
         if edit.texts and number < len(row["steps"]):
             struct = row["steps"][number]
-            struct["coat"] = (struct["coat"] or dict.fromkeys(TEXTS, "")) | dict(edit.texts)
+            struct["notes"] = note_structs(notes_of(struct["notes"]) | dict(edit.texts))
     return row
 
 
@@ -165,7 +154,3 @@ def _checked(row: dict[str, Any], findings: list[dict[str, Any]]) -> dict[str, A
     structs = [{name: value for name, value in struct.items() if name != "screenshot"} for struct in row["steps"]]
     findings.extend(asdict(finding) for finding in check_episode(from_row(row | {"steps": structs})))
     return row
-
-
-def _entry_path(output: Path, shard: str) -> Path:
-    return output / WORK / f"{shard}.json"

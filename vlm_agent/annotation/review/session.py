@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +15,11 @@ from vlm_agent.annotation.job.finish import read_findings
 from vlm_agent.annotation.job.plan import WORK
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.drawing.actions import EXPERT, describe, draw_action, draw_elements
-from vlm_agent.episodes import CoatTexts, Episode, PlanTexts, Step
+from vlm_agent.episodes import Episode, Step
 from vlm_agent.files.png import encode_png
 
 MOST_CHARACTERS = 8000
-"""Of an edited text."""
+"""The limit of an edited text."""
 
 _HEIGHT = 1000
 """Pixels of a shown screen."""
@@ -38,7 +38,7 @@ class InvalidEditError(Exception):
 @dataclass(frozen=True)
 class ShownStep:
     """A step on the page. `problem`: of its action description, None without one. `has_next`: a later screen exists.
-    `plan`: shown, not edited.
+    `texts`: by name (`TEXTS`). `plan`: the lines of the plan, `planned`: the immediate step; shown, not edited.
 
     `next`, `previous`, `next_open`, `next_finding`: (episode, step) or None.
     """
@@ -51,7 +51,8 @@ class ShownStep:
     length: int
     action: str
     texts: Mapping[str, str]
-    plan: PlanTexts | None
+    plan: tuple[str, ...]
+    planned: str
     accepted: bool
     edited: tuple[str, ...]
     problem: str | None
@@ -143,7 +144,8 @@ class ReviewSession:
             len(content),
             describe(content.steps[number].action),
             self._texts(content, number, edit),
-            content.steps[number].plan,
+            tuple(filter(None, content.steps[number].notes.get("plan", "").split("\n"))),
+            content.steps[number].notes.get("step", ""),
             edit.accepted,
             tuple(edit.texts),
             self._problems.get((content.id, number)),
@@ -177,7 +179,7 @@ class ReviewSession:
             edit = Edit({**edit.texts, **changed}, accepted)
             self._store.save(content.id, number, edit)
             self._edits[content.id][number] = edit
-            step = replace(content.steps[number], coat=CoatTexts(**self._texts(content, number, edit)))
+            step = replace(content.steps[number], notes={**content.steps[number].notes, **edit.texts})
             problem = check_step(step)
             if problem is None:
                 self._problems.pop((content.id, number), None)
@@ -202,8 +204,8 @@ class ReviewSession:
         return self._edits[name].get(number, Edit())
 
     def _texts(self, content: Episode, number: int, edit: Edit) -> dict[str, str]:
-        coat = content.steps[number].coat
-        return asdict(CoatTexts() if coat is None else coat) | dict(edit.texts)
+        known = {**content.steps[number].notes, **edit.texts}
+        return {name: known.get(name, "") for name in TEXTS}
 
     def _listed(self, index: int) -> ListedEpisode:
         content = self._dataset.without_pixels(index)
@@ -243,7 +245,7 @@ def _drawn(step: Step, action: bool, boxes: bool) -> Image.Image:
 
 
 def _lines(text: str) -> str:
-    """As a browser returns the text of a form."""
+    """The lines as a browser returns the text of a form."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -64,7 +64,7 @@ def output_of(command: Sequence[str]) -> str:
 
 
 LONGEST = 240
-"""Of a message, in characters: one line each."""
+"""The limit of a message, in characters: one line each."""
 
 
 def one_line(text: str) -> str:

@@ -6,32 +6,35 @@ its episode is incomplete (see `grouping`). An episode is excluded if no split f
 assign it to two splits, or if it is a training episode outside the mixture.
 """
 
+import json
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from vlm_agent.datasets.convert.changes import without_changed
-from vlm_agent.datasets.convert.finish import (
+import vlm_agent
+from vlm_agent.datasets.convert.entries import (
     complete_entries,
     duplicates_in,
     entries_of,
     forget_duplicates,
     note_duplicates,
     read_duplicates,
-    write_results,
+    without_changed,
 )
+from vlm_agent.datasets.convert.one_input import Conversion
 from vlm_agent.datasets.convert.plan import Options, Plan, job, read_plan, write_or_verify_plan
-from vlm_agent.datasets.convert.summary import ConversionSummary
+from vlm_agent.datasets.convert.summary import COUNTS, QUARANTINE, ConversionSummary, Entry
 from vlm_agent.datasets.convert.watch import Watch, check_fraction
-from vlm_agent.datasets.convert.workers import Job, Setup, convert_jobs
+from vlm_agent.datasets.convert.workers import Job, convert_jobs
 from vlm_agent.datasets.selection import read_splits
-from vlm_agent.datasets.shards.dataset import MANIFEST
+from vlm_agent.datasets.shards.dataset import write_manifest
 from vlm_agent.datasets.shards.images import ScreenFormat
 from vlm_agent.datasets.sources import Input
 from vlm_agent.datasets.sources.registry import check_subsets, find_inputs, find_source
 from vlm_agent.errors import DatasetError
+from vlm_agent.files import atomic_write
 from vlm_agent.files.checked_json import read_checked, write_checked
 from vlm_agent.files.console import make_console
 from vlm_agent.files.jobs import ArrayTask
@@ -153,7 +156,7 @@ class _Run:
         update: bool = False,
     ) -> None:
         splits = read_splits(plan.options.splits) if plan.options.splits else None
-        self._setup = Setup(find_source(plan.source), output, plan.options, splits)
+        self._conversion = Conversion(find_source(plan.source), output, plan.options, splits)
         self._plan, self._output, self._console, self._max_bad = plan, output, console, max_bad
         self._update = update
         self._workers = len(os.sched_getaffinity(0)) if workers is None else workers
@@ -169,14 +172,14 @@ class _Run:
         ]
         if not jobs:
             return
-        (self._output / MANIFEST).unlink(missing_ok=True)  # it means complete, and shards will be replaced
-        size = sum(job.input_.size() for job in jobs)
+        job(self._output).begin()
+        size = sum(one.input_.size() for one in jobs)
         done = [entry for entry in entries.values() if entry is not None]
         before = ConversionSummary.of(self._output, done)
         counts = before.total("steps_read"), before.quarantined
         watch = Watch(self._console, len(jobs), size, len(inputs) - len(jobs), self._max_bad, counts)
         with watch.shown():
-            convert_jobs(self._setup, jobs, self._workers, watch)
+            convert_jobs(self._conversion, jobs, self._workers, watch)
 
     def convert_task(self, task: ArrayTask) -> ConversionSummary:
         inputs = task.items(self._plan.inputs)
@@ -201,3 +204,30 @@ class _Run:
     def _checked(self, summary: ConversionSummary) -> ConversionSummary:
         check_fraction(summary.quarantined, summary.total("steps_read"), self._max_bad)
         return summary
+
+
+def write_results(plan: Plan, output: Path, entries: dict[str, Entry]) -> ConversionSummary:
+    """Writes the quarantine, then the manifest, whose existence means that the conversion is complete."""
+    ordered = [entries[input_.shard] for input_ in plan.inputs]
+    with atomic_write(output / QUARANTINE) as temporary, temporary.open("w", encoding="utf-8") as file:
+        for entry in ordered:
+            file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in entry.quarantine)
+    summary = ConversionSummary.of(output, ordered)
+    write_manifest(output, _manifest(plan, summary))
+    return summary
+
+
+def _manifest(plan: Plan, summary: ConversionSummary) -> dict:
+    identity = plan.identity()
+    return {
+        "vlm_agent_version": vlm_agent.__version__,
+        "source": identity["source"],
+        "options": identity["options"],
+        **{name: summary.total(name) for name in COUNTS},
+        "points_moved": summary.total("points_moved"),
+        "exclusions": summary.totals_by("exclusions"),
+        "episodes_left_out": summary.totals_by("episodes_left_out"),
+        "episode_faults": summary.totals_by("episode_faults"),
+        "files_cut_short": summary.cut_short,
+        "files": [vars(file) | {"steps_read": file.steps_read} for file in summary.files],
+    }

@@ -6,11 +6,12 @@ entry is written after the shard; its existence means that the input is converte
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from vlm_agent.datasets.convert.grouping import CompleteEpisode, EpisodeGroups
-from vlm_agent.datasets.convert.plan import WORK, Options
+from vlm_agent.datasets.convert.plan import Options, job
 from vlm_agent.datasets.convert.summary import Entry, EntryContent, FileSummary
 from vlm_agent.datasets.records import BadRecord, EpisodeStep, Exclusion
 from vlm_agent.datasets.selection import MIXED_SPLIT, SPLITS, Splits, in_mixture
@@ -25,23 +26,26 @@ Report = Callable[[int, int, int], None]
 """Called with the numbers of steps, quarantined records and bytes since the last call."""
 
 
+@dataclass(frozen=True)
 class Conversion:
     """Converts inputs of one source to `output`. `splits` is the content of the split files in `options`."""
 
-    def __init__(self, source: Source, output: Path, options: Options, splits: Splits | None) -> None:
-        self._source, self._output, self._options, self._splits = source, output, options, splits
+    source: Source
+    output: Path
+    options: Options
+    splits: Splits | None
 
     def convert(self, input_: Input, duplicate_ids: frozenset[str], report: Report) -> Entry:
         """Writes the shard and the entry of an input, replacing those of an interrupted attempt.
 
         `duplicate_ids`: its episodes that an earlier input contains, too; they are skipped.
         """
-        one = _OneInput(self._options, self._splits, input_, duplicate_ids)
-        shard = self._output / input_.shard
+        one = _OneInput(self.options, self.splits, input_, duplicate_ids)
+        shard = self.output / input_.shard
         files, changed_ns = HashedFiles(), last_change_ns(input_)
         with ShardWriter(shard) as writer:
             position = 0
-            for item in self._source.read(input_, files):
+            for item in self.source.read(input_, files):
                 before = one.quarantined
                 one.take(item, writer)
                 steps = item.steps if isinstance(item, Exclusion) else 1
@@ -53,8 +57,9 @@ class Conversion:
         if not one.summary.episodes_written:
             shard.unlink(missing_ok=True)
         entry = one.entry(input_, files, shard)
-        write_checked(entry_path(self._output, input_), entry.content())
-        stamp(entry_path(self._output, input_), changed_ns)
+        path = job(self.output).entry_path(input_.shard)
+        write_checked(path, entry.content())
+        stamp(path, changed_ns)
         return entry
 
 
@@ -68,16 +73,12 @@ def stamp(entry: Path, changed_ns: int) -> None:
     os.utime(entry, ns=(changed_ns, changed_ns))
 
 
-def entry_path(output: Path, input_: Input) -> Path:
-    return output / WORK / f"{input_.shard}.json"
-
-
 _REMEDY = "remove it and run the same command again to convert its input again"
 
 
 def read_entry(output: Path, input_: Input, duplicate_ids: frozenset[str]) -> Entry | None:
     """The entry of a converted input; None if it is not converted, or was converted with different `duplicate_ids`."""
-    path = entry_path(output, input_)
+    path = job(output).entry_path(input_.shard)
     if not path.is_file():
         return None
     entry = Entry.read(read_checked(path, _REMEDY, EntryContent))

@@ -1,8 +1,4 @@
-"""The plan of a conversion: its inputs and options. A second run with a different plan is refused.
-
-DIR/.conversion/plan.json        inputs and options
-DIR/.conversion/<shard>.json     the entry of one input, written after its shard
-"""
+"""The plan of a conversion: its inputs and options. A second run with a different plan is refused (`files/jobs.py`)."""
 
 import json
 from collections.abc import Mapping
@@ -13,11 +9,11 @@ from pathlib import Path
 from vlm_agent.datasets.selection import MIXED_SPLIT, check_mixture
 from vlm_agent.datasets.shards.dataset import WORK_FOLDERS
 from vlm_agent.datasets.shards.images import ScreenFormat
-from vlm_agent.datasets.shards.schema import FIRST_VERSION
+from vlm_agent.datasets.shards.schema import VERSION
 from vlm_agent.datasets.sources import Input
 from vlm_agent.files import sha256_of
 from vlm_agent.files.checked_json import write_checked
-from vlm_agent.files.jobs import Job
+from vlm_agent.files.jobs import ShardJob
 
 WORK = WORK_FOLDERS["convert"]
 
@@ -38,10 +34,7 @@ class Options:
         check_mixture(self.mixture)
 
     def content(self) -> dict:
-        """The options as they are written to the manifest.
-
-        A mixture without `mixture_of` is that of an earlier version, which reduced every split.
-        """
+        """The options as they are written to the manifest."""
         return {
             "splits": [{"name": path.name, "sha256": sha256_of([path])} for path in self.splits],
             "mixture": dict(sorted(self.mixture.items())),
@@ -59,16 +52,16 @@ class Plan:
     def identity(self) -> dict:
         """The settings that two runs must share. The inputs' paths are excluded: they differ between machines."""
         return {
-            "schema_version": FIRST_VERSION,
+            "schema_version": VERSION,
             "source": self.source,
             "options": self.options.content(),
             "inputs": {input_.shard: {"name": input_.name, "size": input_.size()} for input_ in self.inputs},
         }
 
 
-def job(output: Path) -> Job:
+def job(output: Path) -> ShardJob:
     """The resumable output folder of a conversion."""
-    return Job(output, "a conversion", plan=f"{WORK}/plan.json", lock=f"{WORK}/lock", identity_key="described")
+    return ShardJob.of(output, "a conversion", WORK)
 
 
 def write_or_verify_plan(output: Path, plan: Plan, update: bool = False) -> None:

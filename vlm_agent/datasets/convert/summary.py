@@ -9,9 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -90,13 +88,13 @@ class Entry:
     quarantine: list[dict]
 
     def content(self) -> dict:
-        """The content of the entry's file. The key of `duplicate_ids` has its name from an earlier version."""
-        return {"summary": vars(self.summary), "had": self.duplicate_ids, "quarantine": self.quarantine}
+        """The content of the entry's file."""
+        return {"summary": vars(self.summary), "duplicate_ids": self.duplicate_ids, "quarantine": self.quarantine}
 
     @classmethod
     def read(cls, content: dict) -> "Entry":
         """`content`: of the kind `EntryContent`."""
-        return cls(FileSummary(**content["summary"]), content["had"], content["quarantine"])
+        return cls(FileSummary(**content["summary"]), content["duplicate_ids"], content["quarantine"])
 
 
 @dataclass
@@ -114,7 +112,7 @@ class EntryContent:
     """What the file of an entry must hold."""
 
     summary: FileSummary
-    duplicate_ids: Annotated[list[str], Field(validation_alias="had")]
+    duplicate_ids: list[str]
     quarantine: list[QuarantinedRecord]
 
 

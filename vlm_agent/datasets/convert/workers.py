@@ -18,14 +18,11 @@ from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 
 from vlm_agent.datasets.convert.one_input import Conversion, Report
-from vlm_agent.datasets.convert.plan import Options
 from vlm_agent.datasets.convert.summary import Entry
 from vlm_agent.datasets.convert.watch import TICK_SECONDS, Watch
-from vlm_agent.datasets.selection import Splits
-from vlm_agent.datasets.sources import Input, Source
+from vlm_agent.datasets.sources import Input
 from vlm_agent.errors import DatasetError
 from vlm_agent.files.jobs import NO_ROOM
 
@@ -38,17 +35,7 @@ class Job:
     duplicate_ids: frozenset[str]
 
 
-@dataclass(frozen=True)
-class Setup:
-    """The arguments of `Conversion`. Each worker receives them once."""
-
-    source: Source
-    output: Path
-    options: Options
-    splits: Splits | None
-
-
-def convert_jobs(setup: Setup, jobs: Sequence[Job], workers: int, watch: Watch) -> list[Entry]:
+def convert_jobs(conversion: Conversion, jobs: Sequence[Job], workers: int, watch: Watch) -> list[Entry]:
     """The entries of all jobs, in any order.
 
     An input whose files cannot be read does not stop the others: DatasetError is raised after they are converted.
@@ -56,7 +43,7 @@ def convert_jobs(setup: Setup, jobs: Sequence[Job], workers: int, watch: Watch) 
     """
     run = _in_this_process if min(workers, len(jobs)) <= 1 else _in_processes
     entries, failures = [], []
-    for result in run(setup, jobs, workers, watch):
+    for result in run(conversion, jobs, workers, watch):
         if isinstance(result, Entry):
             entries.append(result)
             watch.file_done()
@@ -92,9 +79,10 @@ def _attempt(conversion: Conversion, job: Job, report: Report) -> Entry | _Failu
         return _Failure(str(job.input_.files[0] if error.filename is None else error.filename), error.errno)
 
 
-def _in_this_process(setup: Setup, jobs: Sequence[Job], workers: int, watch: Watch) -> Iterator[Entry | _Failure]:
+def _in_this_process(
+    conversion: Conversion, jobs: Sequence[Job], workers: int, watch: Watch
+) -> Iterator[Entry | _Failure]:
     keep_freed_memory()
-    conversion = Conversion(setup.source, setup.output, setup.options, setup.splits)
     for job in jobs:
         yield _attempt(conversion, job, watch.report)
 
@@ -132,7 +120,9 @@ def _cause_of(exit_code: int | None) -> str:
     return f"exit code {exit_code}; its traceback is above"
 
 
-def _in_processes(setup: Setup, jobs: Sequence[Job], workers: int, watch: Watch) -> Iterator[Entry | _Failure]:
+def _in_processes(
+    conversion: Conversion, jobs: Sequence[Job], workers: int, watch: Watch
+) -> Iterator[Entry | _Failure]:
     context = get_context("spawn")  # a fork of a process with threads (a progress bar) may hang
     count = min(workers, len(jobs))
     # Three counters per worker: shared ones would need a lock, which stays locked if its holder is killed.
@@ -148,7 +138,7 @@ def _in_processes(setup: Setup, jobs: Sequence[Job], workers: int, watch: Watch)
             worker.send(job)
             busy[worker.channel] = worker, job
 
-    pool = [_start(context, setup, counters, 3 * index) for index in range(count)]
+    pool = [_start(context, conversion, counters, 3 * index) for index in range(count)]
     try:
         for worker in pool:
             send_next(worker)
@@ -169,20 +159,19 @@ def _in_processes(setup: Setup, jobs: Sequence[Job], workers: int, watch: Watch)
             worker.process.join()
 
 
-def _start(context: SpawnContext, setup: Setup, counters: MutableSequence[int], first: int) -> _Worker:
+def _start(context: SpawnContext, conversion: Conversion, counters: MutableSequence[int], first: int) -> _Worker:
     here, there = context.Pipe()
-    process = context.Process(target=_work, args=(there, setup, counters, first), daemon=True)
+    process = context.Process(target=_work, args=(there, conversion, counters, first), daemon=True)
     process.start()
     there.close()
     return _Worker(process, here)
 
 
-def _work(channel: connection.Connection, setup: Setup, counters: MutableSequence[int], first: int) -> None:
+def _work(channel: connection.Connection, conversion: Conversion, counters: MutableSequence[int], first: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
     threading.Thread(target=_end_with_parent, daemon=True).start()
     leave_pandas_out()
     keep_freed_memory()
-    conversion = Conversion(setup.source, setup.output, setup.options, setup.splits)
 
     def report(*counts: int) -> None:
         for index, count in enumerate(counts, first):

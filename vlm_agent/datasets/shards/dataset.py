@@ -21,24 +21,21 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
 from vlm_agent.datasets.selection import SPLITS
-from vlm_agent.datasets.shards.index import INDEX, INDEXED, index_in_memory, read_index, write_index
+from vlm_agent.datasets.shards.index import INDEX, INDEXED, read_index, write_index
 from vlm_agent.datasets.shards.schema import (
     ALL_BUT_PIXELS,
     ALL_COLUMNS,
-    FIRST_VERSION,
     IN_STEPS,
-    READABLE_VERSIONS,
-    SCHEMAS,
+    SCHEMA,
+    VERSION,
     check_is_shard,
     compressed_columns,
     empty_table,
     from_row,
     to_row,
-    version_needed,
     with_columns,
 )
 from vlm_agent.datasets.sources.registry import check_subsets
@@ -60,15 +57,11 @@ _EPISODES_AT_ONCE = 64
 
 
 class ShardWriter:
-    """Writes one shard; a context manager. `path` appears when the block ends without an error and has an episode.
-
-    All episodes of the shard have one schema version, the lowest that holds each of them.
-    """
+    """Writes one shard; a context manager. `path` appears when the block ends without an error and has an episode."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._stack = ExitStack()
-        self._version = FIRST_VERSION
         self._temporary: Path | None = None
         self._writer: ParquetWriter | None = None
 
@@ -95,34 +88,19 @@ class ShardWriter:
 
     def write_row(self, row: dict) -> None:
         """Appends an episode as a row of `episode_row`, or as one that `ShardDataset.row` read."""
-        if (version := version_needed(row)) > self._version:
-            self._upgrade(version)
         with self._named_errors():
-            self._append(pa.Table.from_pylist([row], schema=SCHEMAS[self._version]))
-
-    def _upgrade(self, version: int) -> None:
-        """Continues with a higher version, and rewrites the episodes that were written before."""
-        self._version = version
-        if self._writer is None or self._temporary is None:
-            return
-        self._writer.close()
-        self._writer = None
-        with self._temporary.open("rb") as first, pq.ParquetFile(first, pre_buffer=False) as shard:
-            self._temporary.unlink()  # still readable through `first`; no file remains if this process dies
-            for number in range(shard.num_row_groups):
-                self._append(shard.read_row_group(number, use_threads=False).cast(SCHEMAS[version]))
+            self._append(pa.Table.from_pylist([row], schema=SCHEMA))
 
     def _append(self, episode: pa.Table) -> None:
         if self._temporary is None:
             self._temporary = self._stack.enter_context(atomic_write(self._path))
         if self._writer is None:
-            schema = SCHEMAS[self._version]
-            columns = compressed_columns(schema)
+            columns = compressed_columns(SCHEMA)
             # Statistics and dictionaries only pay off with many rows per group; here a group has one row.
             self._writer = self._stack.enter_context(
                 ParquetWriter(
                     self._temporary,
-                    schema,
+                    SCHEMA,
                     compression=dict.fromkeys(columns, "zstd"),
                     compression_level=dict.fromkeys(columns, 1),
                     use_dictionary=False,
@@ -166,8 +144,7 @@ class ShardDataset:
         self.directory = Path(directory)
         self.manifest = read_manifest(self.directory)
         names = ("episode_id", "subset", "split", "shard", "row_group", IN_STEPS + "height", IN_STEPS + "width")
-        self._index_source = _index_source(self.directory, self.manifest)
-        index = read_index(self._index_source, names)
+        index = read_index(self.directory / INDEX, names)
         if subset is not None:
             check_subsets([subset], index["subset"].unique().to_pylist(), "subset")
         self._kept = _where(index, split=split, subset=subset)
@@ -255,7 +232,7 @@ class ShardDataset:
     @cached_property
     def steps_by_shard(self) -> dict[str, int]:
         """The number of steps in each shard of the folder, of all splits and subsets, in the manifest's order."""
-        index = read_index(self._index_source, ("shard", "row_group", IN_STEPS + "height"))
+        index = read_index(self.directory / INDEX, ("shard", "row_group", IN_STEPS + "height"))
         starts = np.flatnonzero(index["row_group"].to_numpy() == 0)
         lengths = pc.list_value_length(index["steps"]).to_numpy()
         counts = np.add.reduceat(lengths, starts) if len(starts) else starts
@@ -264,7 +241,7 @@ class ShardDataset:
     @cached_property
     def _first_steps(self) -> np.ndarray:
         """int64 (episodes,): the number of steps before each episode in its shard."""
-        index = read_index(self._index_source, ("row_group", IN_STEPS + "height"))
+        index = read_index(self.directory / INDEX, ("row_group", IN_STEPS + "height"))
         lengths = pc.list_value_length(index["steps"]).to_numpy().astype(np.int64)
         before = np.cumsum(lengths) - lengths
         starts = np.maximum.accumulate(np.where(index["row_group"].to_numpy() == 0, before, 0))
@@ -283,7 +260,7 @@ class ShardDataset:
             )
         if set(columns) <= set(INDEXED):
             kept = self._kept if episodes is None else self._kept.take(pa.array(episodes, pa.int64()))
-            return read_index(self._index_source, columns).take(kept)
+            return read_index(self.directory / INDEX, columns).take(kept)
         groups: dict[str, list[int]] = {}
         index = self._index if episodes is None else self._index.take(pa.array(episodes, pa.int64()))
         for shard, row_group in zip(index["shard"].to_pylist(), index["row_group"].to_pylist(), strict=True):
@@ -328,22 +305,18 @@ def read_manifest(directory: Path) -> dict:
     if not path.is_file():
         raise DatasetError(f"{directory} has no {MANIFEST}: {_why_none(directory)}")
     manifest = read_checked(path, _REMEDY_OF_MANIFEST, _Manifest)
-    if (version := manifest["schema_version"]) not in READABLE_VERSIONS:
-        readable = ", ".join(map(str, READABLE_VERSIONS))
-        raise DatasetError(
-            f"{path} has schema version {version}, this program reads {readable}; convert the data again"
-        )
+    if (version := manifest["schema_version"]) != VERSION:
+        raise DatasetError(f"{path} has schema version {version}, this program reads {VERSION}; convert the data again")
     return manifest
 
 
 def write_manifest(directory: Path, manifest: dict) -> None:
     """Writes the index, then the manifest. It is the last file, so its existence means a complete conversion.
 
-    `schema_version` is the highest of the shards. Raises DatasetError for a shard with another number of episodes than
-    the manifest says.
+    Raises DatasetError for a shard with another number of episodes than the manifest says.
     """
-    version = write_index(directory, _shards_of(manifest))
-    write_checked(directory / MANIFEST, {"schema_version": version} | manifest, indent=2)
+    write_index(directory, _shards_of(manifest))
+    write_checked(directory / MANIFEST, {"schema_version": VERSION} | manifest, indent=2)
 
 
 def title_of(manifest: Mapping) -> str | None:
@@ -401,11 +374,6 @@ class _Manifest(_Counts):
 def _shards_of(manifest: dict) -> list[tuple[str, int]]:
     """For each shard, its path within the folder and its number of episodes."""
     return [(file["shard"], file["episodes_written"]) for file in manifest["files"] if file["shard"]]
-
-
-def _index_source(directory: Path, manifest: dict) -> Path | pa.Buffer:
-    """The index file, or its bytes for a folder of version 1, which has no such file."""
-    return directory / INDEX if manifest["schema_version"] > 1 else index_in_memory(directory, _shards_of(manifest))
 
 
 def _check_known(name: str, value: str | None, known: Sequence[str]) -> None:

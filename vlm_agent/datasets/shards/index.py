@@ -9,9 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from vlm_agent.datasets.shards.schema import FIRST_VERSION, IN_STEPS, LATEST_SCHEMA, check_is_shard, empty_table
+from vlm_agent.datasets.shards.schema import IN_STEPS, SCHEMA, check_is_shard, empty_table
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
 from vlm_agent.files.parquet import ParquetWriter, check_columns, open_parquet
@@ -19,7 +18,7 @@ from vlm_agent.files.parquet import ParquetWriter, check_columns, open_parquet
 INDEX = "index.parquet"
 
 INDEXED = (
-    *(name for name in LATEST_SCHEMA.names if name != "steps"),
+    *(name for name in SCHEMA.names if name != "steps"),
     *(IN_STEPS + name for name in ("height", "width", "action_kind", "touch_yx", "lift_yx", "text")),
 )
 """Columns of the shards that are in the index. It also has `shard` and `row_group`, the place of the episode."""
@@ -29,61 +28,44 @@ _REMEDY = "move it away and run `vlm-agent convert --finish --output` with this 
 _REMEDY_OF_SHARD = "move it away and run the same `vlm-agent convert` again"
 
 
-def write_index(directory: Path, episodes: Iterable[tuple[str, int]]) -> int:
-    """Writes the index file and returns the highest schema version of the shards, `FIRST_VERSION` without shards.
+def write_index(directory: Path, episodes: Iterable[tuple[str, int]]) -> None:
+    """Writes the index file.
 
     `episodes`: for each shard, its path within `directory` and the number of episodes it must hold.
 
     Raises DatasetError for a shard that cannot be read or holds another number.
     """
     with atomic_write(directory / INDEX) as temporary:
-        return _write_index(directory, episodes, temporary)
+        writer = None
+        waiting: list[pa.Table] = []
+        for shard, count in episodes:
+            waiting.append(_rows_of(directory, shard, count))
+            if sum(table.num_rows for table in waiting) >= _ROWS_A_GROUP:
+                writer = _write(writer, temporary, waiting)
+        writer = _write(writer, temporary, waiting or [_located(empty_table(INDEXED), "")])
+        writer.close()
 
 
-def index_in_memory(directory: Path, episodes: Iterable[tuple[str, int]]) -> pa.Buffer:
-    """The bytes of the index, for the folders of version 1, which have none. Raises DatasetError as `write_index`."""
-    sink = pa.BufferOutputStream()
-    _write_index(directory, episodes, sink)
-    return sink.getvalue()
-
-
-def _write_index(directory: Path, episodes: Iterable[tuple[str, int]], sink: Path | pa.NativeFile) -> int:
-    writer = None
-    waiting: list[pa.Table] = []
-    version = FIRST_VERSION
-    for shard, count in episodes:
-        table, its_version = _rows_of(directory, shard, count)
-        version = max(version, its_version)
-        waiting.append(table)
-        if sum(table.num_rows for table in waiting) >= _ROWS_A_GROUP:
-            writer = _write(writer, sink, waiting)
-    writer = _write(writer, sink, waiting or [_located(empty_table(INDEXED), "")])
-    writer.close()
-    return version
-
-
-def read_index(index: Path | pa.Buffer, columns: Sequence[str]) -> pa.Table:
-    """The columns (of `INDEXED`, `shard` and `row_group`) of every episode, from the file or from its bytes.
+def read_index(index: Path, columns: Sequence[str]) -> pa.Table:
+    """The columns (of `INDEXED`, `shard` and `row_group`) of every episode.
 
     Raises DatasetError for a file that is missing or damaged.
     """
-    if isinstance(index, pa.Buffer):
-        return pq.ParquetFile(pa.BufferReader(index)).read(list(columns), use_threads=False)
     with open_parquet(index, _REMEDY) as file:
         expected = _located(empty_table(INDEXED), "").schema
         check_columns(index, file.schema, expected, expected.names, _REMEDY)
         return file.read(columns)
 
 
-def _rows_of(directory: Path, shard: str, count: int) -> tuple[pa.Table, int]:
-    """The rows of a shard for the index, and the shard's schema version."""
+def _rows_of(directory: Path, shard: str, count: int) -> pa.Table:
+    """The rows of a shard for the index."""
     path = directory / shard
     with open_parquet(path, _REMEDY_OF_SHARD) as file:
-        version = check_is_shard(path, file.schema, _REMEDY_OF_SHARD)
+        check_is_shard(path, file.schema, _REMEDY_OF_SHARD)
         table = file.read(INDEXED)
     if table.num_rows != count:
         raise DatasetError(f"{path} has {table.num_rows} episodes, but {count} in the manifest; {_REMEDY_OF_SHARD}")
-    return _located(table, shard), version
+    return _located(table, shard)
 
 
 def _located(table: pa.Table, shard: str) -> pa.Table:
@@ -92,7 +74,7 @@ def _located(table: pa.Table, shard: str) -> pa.Table:
     return table.append_column("row_group", pa.array(range(count), pa.int32()))
 
 
-def _write(writer: ParquetWriter | None, sink: Path | pa.NativeFile, waiting: list[pa.Table]) -> ParquetWriter:
+def _write(writer: ParquetWriter | None, sink: Path, waiting: list[pa.Table]) -> ParquetWriter:
     """Writes the waiting rows as one row group and clears the list."""
     table = pa.concat_tables(waiting).replace_schema_metadata(None)
     waiting.clear()

@@ -1,24 +1,16 @@
 """The columns of a shard, and an episode as a row of them.
 
 One row per episode. `steps` is a list of structs, each with the screen as an encoded image (PNG, WebP or JPEG) in
-`screenshot.bytes`. `record` and `offset` locate the step in its source file, as in `EpisodeStep`. `coat` holds the four
-texts of Chain-of-Action-Thought; null if the source has none.
+`screenshot.bytes`. `notes` holds the texts of `Step.notes` in the order of their names, `instruction` the low-level
+instruction of the step or null. `record` and `offset` locate the step in its source file, as in `EpisodeStep`.
 
-| version | columns                                                                    | written                       |
-|---------|----------------------------------------------------------------------------|-------------------------------|
-| 1       | no `coat`, `record` and `offset`; the folder has no index                  | no longer                     |
-| 2       | `FIRST_SCHEMA`                                                             | for all other shards          |
-| 3       | also `instruction`, a step's low-level instruction or null                 | for instructions, new actions |
-| 4       | `LATEST_SCHEMA`: also `plan`, the lines and the step of a planner, or null | for plans                     |
-
-A shard has the lowest version that holds its episodes (`version_needed`). All versions can be read. Every change of the
-columns needs a new version.
+Every change of the columns needs a new `VERSION`, and a folder of another version is converted again. Version 5 has one
+column `notes` in place of a column for each kind of text, so that a source with other texts needs no other columns.
 """
 
 import io
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -26,23 +18,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vlm_agent.datasets.shards.images import EncodedScreen, ScreenFormat, decode_screen
-from vlm_agent.episodes import Action, ActionKind, CoatTexts, Episode, PlanTexts, Step, UiElement
+from vlm_agent.episodes import Action, Episode, Step, UiElement
 from vlm_agent.errors import DatasetError
 
-FIRST_VERSION, LATEST_VERSION = 2, 4
-"""Versions that are written: the one that every shard starts with, and the one with every column."""
-
-READABLE_VERSIONS = (1, 2, 3, 4)
+VERSION = 5
 
 IN_STEPS = "steps.list.element."
 """How Parquet names a column of the steps: `IN_STEPS + "height"`."""
 
 _POINT = pa.list_(pa.float32(), 2)
 _ELEMENT = pa.struct([("box", pa.list_(pa.float32(), 4)), ("text", pa.string()), ("type", pa.string())])
-_COAT = pa.struct([("screen", pa.string()), ("think", pa.string()), ("action", pa.string()), ("result", pa.string())])
-_PLAN = pa.struct([("plan", pa.list_(pa.string())), ("step", pa.string())])
+_NOTE = pa.struct([("name", pa.string()), ("text", pa.string())])
 _SCREENSHOT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-_FIRST_STEP = pa.struct(
+_STEP = pa.struct(
     [
         ("screenshot", _SCREENSHOT),
         ("height", pa.int32()),
@@ -53,13 +41,12 @@ _FIRST_STEP = pa.struct(
         ("text", pa.string()),
         ("activity", pa.string()),
         ("elements", pa.list_(_ELEMENT)),
-        ("coat", _COAT),
+        ("notes", pa.list_(_NOTE)),
+        ("instruction", pa.string()),
         ("record", pa.int64()),
         ("offset", pa.int64()),
     ]
 )
-_INSTRUCTED_STEP = pa.struct([*_FIRST_STEP, pa.field("instruction", pa.string())])
-_LATEST_STEP = pa.struct([*_INSTRUCTED_STEP, pa.field("plan", _PLAN)])
 
 
 def _hf_feature(type_: pa.DataType) -> dict:
@@ -76,7 +63,7 @@ def _hf_feature(type_: pa.DataType) -> dict:
     return {"dtype": dtype, "_type": "Value"}
 
 
-def _schema(step: pa.DataType) -> pa.Schema:
+def _schema() -> pa.Schema:
     columns = pa.schema(
         [
             ("episode_id", pa.string()),
@@ -85,42 +72,20 @@ def _schema(step: pa.DataType) -> pa.Schema:
             ("goal", pa.string()),
             ("device_type", pa.string()),
             ("android_api_level", pa.int32()),
-            ("steps", pa.list_(step)),
+            ("steps", pa.list_(_STEP)),
         ]
     )
     features = {field.name: _hf_feature(field.type) for field in columns}
     return columns.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
 
 
-FIRST_SCHEMA = _schema(_FIRST_STEP)
-LATEST_SCHEMA = _schema(_LATEST_STEP)
-
-SCHEMAS = {FIRST_VERSION: FIRST_SCHEMA, 3: _schema(_INSTRUCTED_STEP), LATEST_VERSION: LATEST_SCHEMA}
-"""The columns of each version that is written."""
-
-_KNOWN = {1: _schema(pa.struct(list(_FIRST_STEP)[:-3]))} | SCHEMAS
+SCHEMA = _schema()
 
 
-def version_of(schema: pa.Schema) -> int | None:
-    """The version of a shard, by its columns; None for other columns."""
-    return next((version for version, columns in _KNOWN.items() if schema.equals(columns)), None)
-
-
-def check_is_shard(path: Path, schema: pa.Schema, remedy: str) -> int:
-    """The version of a shard. Raises DatasetError naming the file where it has other columns."""
-    version = version_of(schema)
-    if version is None:
+def check_is_shard(path: Path, schema: pa.Schema, remedy: str) -> None:
+    """Raises DatasetError naming the file of a shard that has other columns."""
+    if not schema.equals(SCHEMA):
         raise DatasetError(f"{path} is not a shard of this program: it has other columns; {remedy}")
-    return version
-
-
-def version_needed(row: dict) -> int:
-    """The lowest version that holds a row: 4 for plans, 3 for an instruction or a kind of action beyond AITW's."""
-    steps = row["steps"]
-    if any(step.get("plan") is not None for step in steps):
-        return LATEST_VERSION
-    is_new = (step.get("instruction") is not None or not ActionKind(step["action_kind"]).is_in_aitw for step in steps)
-    return 3 if any(is_new) else FIRST_VERSION
 
 
 def _leaves(name: str, type_: pa.DataType) -> list[str]:
@@ -140,8 +105,8 @@ def compressed_columns(schema: pa.Schema) -> list[str]:
 
 
 ALL_BUT_PIXELS = (
-    *(name for name in LATEST_SCHEMA.names if name != "steps"),
-    *(f"{IN_STEPS}{field.name}" for field in _LATEST_STEP if field.name != "screenshot"),
+    *(name for name in SCHEMA.names if name != "steps"),
+    *(f"{IN_STEPS}{field.name}" for field in _STEP if field.name != "screenshot"),
 )
 """All columns but `screenshot`."""
 
@@ -152,7 +117,7 @@ ALL_COLUMNS = (*ALL_BUT_PIXELS, f"{IN_STEPS}screenshot")
 def _schema_of_columns(columns: tuple[str, ...]) -> pa.Schema:
     """The schema of a table of these columns. Reading an empty file drops the other fields of the steps."""
     file = io.BytesIO()
-    pq.write_table(LATEST_SCHEMA.empty_table(), file)
+    pq.write_table(SCHEMA.empty_table(), file)
     return pq.ParquetFile(file).read(list(columns)).schema.remove_metadata()
 
 
@@ -162,7 +127,7 @@ def empty_table(columns: Sequence[str]) -> pa.Table:
 
 
 def with_columns(table: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """A table from a shard of any version with exactly these columns; those that the shard does not have are null."""
+    """A table from a shard with exactly these columns."""
     return table.replace_schema_metadata(None).cast(_schema_of_columns(tuple(columns)))
 
 
@@ -208,16 +173,25 @@ def step_struct(
         "text": step.action.text,
         "activity": step.activity,
         "elements": [{"box": item.box, "text": item.text, "type": item.type} for item in step.elements],
-        "coat": None if step.coat is None else asdict(step.coat),
+        "notes": note_structs(step.notes),
+        "instruction": step.instruction,
         "record": record,
         "offset": offset,
-        "instruction": step.instruction,
-        "plan": None if step.plan is None else asdict(step.plan),
     }
 
 
+def note_structs(notes: Mapping[str, str]) -> list[dict[str, str]]:
+    """The value of the column `notes`, by name, so that equal notes have equal bytes."""
+    return [{"name": name, "text": notes[name]} for name in sorted(notes)]
+
+
+def notes_of(structs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """The inverse of `note_structs`."""
+    return {note["name"]: note["text"] for note in structs}
+
+
 def from_row(row: dict, first: int = 0) -> Episode:
-    """The episode of a row of any version. Its screenshots are None if the row was read without pixels.
+    """The episode of a row. Its screenshots are None if the row was read without pixels.
 
     `first`: the number of its first step in the episode. Raises DatasetError that names episode and step, where a
     screen cannot be decoded.
@@ -241,19 +215,12 @@ def _from_struct(struct: dict, where: str) -> Step:
         raise DatasetError(f"{where}: {error}") from None
     action = Action(struct["action_kind"], tuple(struct["touch_yx"]), tuple(struct["lift_yx"]), struct["text"])
     elements = tuple(UiElement(tuple(item["box"]), item["text"], item["type"]) for item in struct["elements"])
-    texts = struct.get("coat")
-    coat = None if texts is None else CoatTexts(**texts)
     return Step(
         screenshot,
         action,
         elements,
         struct["activity"],
-        coat,
-        struct.get("instruction"),
-        _plan_of(struct.get("plan")),
+        notes_of(struct["notes"]),
+        struct["instruction"],
         (struct["height"], struct["width"]),
     )
-
-
-def _plan_of(texts: dict | None) -> PlanTexts | None:
-    return None if texts is None else PlanTexts(tuple(texts["plan"]), texts["step"])

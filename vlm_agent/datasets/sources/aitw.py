@@ -7,12 +7,12 @@ element: y x h w), `image/ui_annotations_{text,ui_types}`, `results/{action_type
 that the action's type does not use (the points of a key press, the text of a tap) are not read. The subset is not in
 the record but in the name of the file.
 
-The four texts of Chain-of-Action-Thought are optional, as bytes under AitZ's keys (`checks.COAT_KEYS`). The published
-AITW has none. So are a planner's texts (`PlanTexts`): `plan_lines`, bytes for each line, and `plan_step`.
+Notes (`Step.notes`) are optional, and the published AITW has none: bytes under AitZ's keys (`aitz.NOTE_KEYS`), a plan
+as `plan_lines`, bytes for each line, and its immediate step as `plan_step`.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,7 +22,8 @@ from vlm_agent.datasets.formats.tf_example import ExampleError, Feature, encode_
 from vlm_agent.datasets.formats.tfrecord import Record, read_records, write_records
 from vlm_agent.datasets.records import BadRecord, EpisodeStep
 from vlm_agent.datasets.sources import Input, Source, checks
-from vlm_agent.episodes import Action, CoatTexts, Episode, PlanTexts, Step, UiElement
+from vlm_agent.datasets.sources.aitz import NOTE_KEYS
+from vlm_agent.episodes import Action, Episode, Step, UiElement
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import HashedFile, HashedFiles
 
@@ -121,9 +122,11 @@ _KINDS = {
     "results/yx_touch": "float",
     "step_id": "int64",
 }
-_COAT_KINDS = dict.fromkeys(checks.COAT_KEYS.values(), "bytes")
-_PLAN_LINES, _PLAN_STEP = "plan_lines", "plan_step"
-_ALL_KINDS = _KINDS | _COAT_KINDS | {_PLAN_LINES: "bytes", _PLAN_STEP: "bytes"}
+_NOTES = NOTE_KEYS | {"step": "plan_step"}
+"""Name of a note → its field in enriched files. The lines of a plan are a list."""
+
+_PLAN = "plan_lines"
+_ALL_KINDS = _KINDS | dict.fromkeys((*_NOTES.values(), _PLAN), "bytes")
 _ACTION = checks.ActionKeys("results/action_type", "results/type_action", "results/yx_touch", "results/yx_lift")
 
 
@@ -159,8 +162,7 @@ def parse_step(record: Record, file: Path, subset: str) -> EpisodeStep:
             action,
             _elements(fields),
             fields.string("current_activity"),
-            _coat(fields),
-            plan=_plan(fields),
+            _notes(fields),
         ),
         moved_points=moved_points,
     )
@@ -195,8 +197,7 @@ def encode_step(episode: Episode, number: int) -> bytes:
             "image/width": [width],
             **_results(step.action),
             "step_id": [number],
-            **_coat_features(step.coat),
-            **_plan_features(step.plan),
+            **_note_features(step.notes),
         }
     )
 
@@ -281,15 +282,11 @@ def _elements(fields: _Fields) -> tuple[UiElement, ...]:
     return checks.elements_of(boxes, texts, types, key)
 
 
-def _coat(fields: _Fields) -> CoatTexts | None:
-    return checks.coat_texts({key: fields.string(key) for key in _COAT_KINDS if key in fields})
-
-
-def _plan(fields: _Fields) -> PlanTexts | None:
-    if _PLAN_LINES not in fields and _PLAN_STEP not in fields:
-        return None
-    lines = tuple(fields.strings(_PLAN_LINES)) if _PLAN_LINES in fields else ()
-    return PlanTexts(lines, fields.string(_PLAN_STEP) if _PLAN_STEP in fields else "")
+def _notes(fields: _Fields) -> dict[str, str]:
+    notes = {name: fields.string(key) for name, key in _NOTES.items() if key in fields}
+    if _PLAN in fields:
+        notes["plan"] = "\n".join(fields.strings(_PLAN))
+    return notes
 
 
 def _results(action: Action) -> dict[str, list | np.ndarray]:
@@ -301,11 +298,8 @@ def _results(action: Action) -> dict[str, list | np.ndarray]:
     }
 
 
-def _coat_features(coat: CoatTexts | None) -> dict[str, list]:
-    return {} if coat is None else {key: [getattr(coat, name).encode()] for name, key in checks.COAT_KEYS.items()}
-
-
-def _plan_features(texts: PlanTexts | None) -> dict[str, list]:
-    if texts is None:
-        return {}
-    return {_PLAN_LINES: [line.encode() for line in texts.plan], _PLAN_STEP: [texts.step.encode()]}
+def _note_features(notes: Mapping[str, str]) -> dict[str, list]:
+    features = {key: [notes[name].encode()] for name, key in _NOTES.items() if name in notes}
+    if "plan" in notes:
+        features[_PLAN] = [line.encode() for line in notes["plan"].split("\n") if line]
+    return features

@@ -11,9 +11,7 @@ use are not read. AitZ does not record the phone, the Android version and the ac
 import json
 import re
 import reprlib
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +20,19 @@ from vlm_agent.datasets.formats.json_list import JsonItem, read_items
 from vlm_agent.datasets.records import BadRecord, EpisodeStep
 from vlm_agent.datasets.selection import LABELS
 from vlm_agent.datasets.sources import Input, Source, checks, inputs_of_episodes, main_files
-from vlm_agent.episodes import CoatTexts, Step, UiElement
+from vlm_agent.episodes import Step, UiElement
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import HashedFiles
 
 SUBSETS = ("general", "google_apps", "install", "single", "web_shopping")
+
+NOTE_KEYS = {
+    "screen": "coat_screen_desc",
+    "think": "coat_action_think",
+    "action": "coat_action_desc",
+    "result": "coat_action_result",
+}
+"""Name of a note → its key."""
 
 _NAME = re.compile(rf"({'|'.join(subset.upper() for subset in SUBSETS)})-[\w-]+\.json")
 
@@ -44,37 +50,6 @@ _REQUIRED = (
     "ui_text",
     "ui_types",
 )
-PUBLISHED: Mapping[tuple[str | None, str], tuple[int, int]] = {
-    ("train", "general"): (323, 2405),
-    ("test", "general"): (156, 1202),
-    ("train", "install"): (286, 2519),
-    ("test", "install"): (134, 1108),
-    ("train", "google_apps"): (166, 1268),
-    ("test", "google_apps"): (76, 621),
-    ("train", "single"): (844, 2594),
-    ("train", "web_shopping"): (379, 5133),
-    ("test", "web_shopping"): (140, 1793),
-}
-"""(split, subset) → episodes and screens of the whole data set (arXiv 2403.02713, table 3)."""
-
-PUBLISHED_GOALS = 2504
-"""Distinct instructions of the whole data set (table 2): every episode has its own."""
-
-PUBLISHED_TEST_ACTIONS: Mapping[str, int] = {"CLICK": 2736, "SCROLL": 601, "TYPE": 500, "PRESS": 383, "STOP": 504}
-"""Test steps by kind of action. The paper does not print them: SCROLL, TYPE, PRESS and STOP are the smallest counts of
-which every cell of their columns in tables 1 and 5 is a share, to the rounding, and CLICK is the rest of 4,724."""
-
-_KINDS = {
-    "tap": "CLICK",
-    "swipe": "SCROLL",
-    "type": "TYPE",
-    "back": "PRESS",
-    "home": "PRESS",
-    "enter": "PRESS",
-    "complete": "STOP",
-    "impossible": "STOP",
-}
-
 _ACTION = checks.ActionKeys("result_action_type", "result_action_text", "result_touch_yx", "result_lift_yx")
 
 
@@ -160,7 +135,8 @@ def _parse_step(item: JsonItem, path: Path, subset: str, split: str | None) -> E
     episode_id, step_id = fields.string("episode_id"), fields.integer("step_id")
     length = fields.integer("episode_length")
     checks.check_position(episode_id, step_id, length)
-    (action, moved_points), coat = checks.read_action(fields, _ACTION), _coat(fields)
+    action, moved_points = checks.read_action(fields, _ACTION)
+    notes = {name: fields.string(key) for name, key in NOTE_KEYS.items() if key in fields}
     screen = checks.read_screen(checks.beside(path, fields.string("image_path")))
     return EpisodeStep(
         file=path,
@@ -174,64 +150,10 @@ def _parse_step(item: JsonItem, path: Path, subset: str, split: str | None) -> E
         goal=fields.string("instruction"),
         device_type="",
         android_api_level=0,
-        step=Step(screen, action, _elements(fields, screen.shape[:2]), coat=coat),
+        step=Step(screen, action, _elements(fields, screen.shape[:2]), notes=notes),
         split=split,
         moved_points=moved_points,
     )
-
-
-@dataclass
-class Counts:
-    """The contents of a download: episodes and screens by (split, subset), test steps by kind of action, goals."""
-
-    episodes: Counter[tuple[str | None, str]] = field(default_factory=Counter)
-    screens: Counter[tuple[str | None, str]] = field(default_factory=Counter)
-    test_actions: Counter[str] = field(default_factory=Counter)
-    goals: set[str] = field(default_factory=set)
-    bad_steps: list[str] = field(default_factory=list)
-
-
-def count(folder: Path) -> Counts:
-    """The counts of all episodes below `folder`. Reads no PNG; a step that cannot be read is in `bad_steps`."""
-    counts = Counts()
-    for path in sorted(path for path in folder.rglob("*.json") if is_data(path)):
-        place = split_of(path), subset_of(path)
-        counts.episodes[place] += 1
-        for item in read_items(path):
-            try:
-                fields = _Fields(item.value, _REQUIRED)
-                action, _ = checks.read_action(fields, _ACTION)
-                counts.goals.add(fields.string("instruction"))
-            except DatasetError as error:
-                counts.bad_steps.append(f"{path}, step {item.number}: {item.error or error}")
-                continue
-            counts.screens[place] += 1
-            if place[0] == "test":
-                counts.test_actions[_KINDS[action.name]] += 1
-    return counts
-
-
-def differences_from_published(
-    counts: Counts,
-    places: Mapping[tuple[str | None, str], tuple[int, int]] = PUBLISHED,
-    test_actions: Mapping[str, int] = PUBLISHED_TEST_ACTIONS,
-    goals: int = PUBLISHED_GOALS,
-) -> list[str]:
-    """A line for each count that differs from the published one, and for each step that cannot be read."""
-    lines = list(counts.bad_steps)
-    for place in sorted({*counts.episodes, *places}, key=str):
-        found, expected = (counts.episodes[place], counts.screens[place]), places.get(place, (0, 0))
-        if found != expected:
-            lines.append(
-                f"{place[0]}, {place[1]}: {found[0]} episodes and {found[1]} screens, expected {expected[0]} and "
-                f"{expected[1]}"
-            )
-    for kind, expected_steps in test_actions.items():
-        if counts.test_actions[kind] != expected_steps:
-            lines.append(f"{kind}: {counts.test_actions[kind]} test steps, expected {expected_steps}")
-    if len(counts.goals) != goals:
-        lines.append(f"{len(counts.goals)} different instructions, expected {goals}")
-    return lines
 
 
 class _Fields(checks.JsonFields):
@@ -267,7 +189,3 @@ def _elements(fields: _Fields, size: tuple[int, ...]) -> tuple[UiElement, ...]:
     return checks.elements_of(
         fractions.ravel().tolist(), fields.strings("ui_text"), fields.strings("ui_types"), "ui_positions"
     )
-
-
-def _coat(fields: _Fields) -> CoatTexts | None:
-    return checks.coat_texts({key: fields.string(key) for key in checks.COAT_KEYS.values() if key in fields})

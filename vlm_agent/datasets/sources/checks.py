@@ -7,14 +7,14 @@ import re
 import reprlib
 import struct
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, NO_POINT, Action, ActionKind, CoatTexts, UiElement
+from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, NO_POINT, Action, ActionKind, UiElement
 from vlm_agent.errors import DatasetError
 
 MAX_SIDE = 16_383
@@ -28,14 +28,6 @@ MAX_ELEMENTS = 1 << 12
 
 MAX_STEPS = 10_000
 """Longer episodes are refused: AITW's longest have a few dozen steps, damaged numbers billions."""
-
-COAT_KEYS = {
-    "screen": "coat_screen_desc",
-    "think": "coat_action_think",
-    "action": "coat_action_desc",
-    "result": "coat_action_result",
-}
-"""Field of `CoatTexts` → its key in AitZ, and in TFRecords of AITW that were enriched with these texts."""
 
 EDGE_TOLERANCE = 0.01
 """Points at most this far outside the screen, in screen fractions, are moved to its edge: AITW has points at −0.0011.
@@ -206,13 +198,6 @@ def elements_of(boxes: Sequence[float], texts: Sequence[str], types: Sequence[st
         raise DatasetError(f"{key}: {len(texts)} elements, more than the limit of {MAX_ELEMENTS}")
     each = zip(*[iter(boxes)] * 4, strict=True)
     return tuple(UiElement(*element) for element in zip(each, texts, types, strict=True))
-
-
-def coat_texts(texts: Mapping[str, str]) -> CoatTexts | None:
-    """The texts from the source's values under `COAT_KEYS`; None if it has none of them."""
-    if not texts:
-        return None
-    return CoatTexts(**{name: texts[key] for name, key in COAT_KEYS.items() if key in texts})
 
 
 _FORMATS = ("PNG",)

@@ -21,7 +21,7 @@ from vlm_agent.files.checked_json import CHECKSUM, checked_bytes, write_checked
 from vlm_agent.files.png import encode_png
 from vlm_agent.texts.secrets import MASK, Focus, Secrets, has_card
 
-_TEXTS = frozenset({"said", "thought", "intent", "plan", "elements", "text", "goal", "message"})
+_TEXTS = frozenset({"said", "notes", "elements", "text", "goal", "message"})
 """The keys of texts in which secrets are masked."""
 
 _GREY = 128
@@ -218,8 +218,7 @@ def _end_by(error: BaseException | None) -> tuple[str, str]:
 def _step_line(step: TraceStep) -> dict:
     """The line of a step as JSON, without its outcome."""
     elements = None if step.elements is None else [[*one.box, one.text, one.type] for one in step.elements]
-    words = {"thought": _shortened(step.thought), "intent": _shortened(step.intent)}
-    plan = [_shortened(line) for line in step.plan]
+    notes = {name: _shortened(text) for name, text in step.notes.items() if text}
     return {
         "step": step.number,
         "screen": step.screen,
@@ -229,8 +228,7 @@ def _step_line(step: TraceStep) -> dict:
         "action": None if step.action is None else _action_json(step.action),
         "tokens": step.tokens,
         "seconds": step.seconds,
-        **{key: text for key, text in words.items() if text},
-        **({"plan": plan} if plan else {}),
+        **({"notes": notes} if notes else {}),
         **({"black": True} if step.black else {}),
     }
 

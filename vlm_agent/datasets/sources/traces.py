@@ -7,7 +7,7 @@
     {"step": 0, "screen": "screen_000.png", "activity": "…", "elements": [[y, x, height, width, text, type], …] or null,
      "said": "tap at 7 90", "action": {"kind": 4, "touch_yx": [y, x], "lift_yx": [y, x]} or null,
      "tokens": [read, written] or null, "seconds": {"screen": …, "agent": …},
-     "thought": "…", "intent": "the action in the agent's words", "plan": ["…"], "black": true},
+     "notes": {"think": "…", "action": "the action in the agent's words", "plan": "…"}, "black": true},
         the last four only where they exist: "black" marks a screen that shows nothing
     {"of": 0, "outcome": "done", "seconds": …, "message": "why", only of a failure}
     {"device": {"kind": 4, …}}, an action that the device performs by itself (`devices/acting/long_screens.py`)
@@ -34,7 +34,7 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -43,10 +43,10 @@ import numpy as np
 from vlm_agent.datasets.records import BadRecord, EpisodeStep, Exclusion
 from vlm_agent.datasets.sources import Input, Source, checks, inputs_of_episodes, main_files
 from vlm_agent.episodes import (
+    NO_NOTES,
     Action,
     ActionKind,
     Episode,
-    PlanTexts,
     Step,
     UiElement,
 )
@@ -56,7 +56,7 @@ from vlm_agent.files.checked_json import CHECKSUM, content_of
 from vlm_agent.texts.secrets import MASK
 
 HEADING, STEPS = "trace.json", "steps.jsonl"
-VERSION = 1
+VERSION = 2
 
 DEFAULT_SUBSET = "general"
 
@@ -85,8 +85,8 @@ class TraceStep:
     """One step of a trace.
 
     `screen` is the name of its file. `elements` is None if the phone did not provide them. `answer` is the agent's
-    answer as text, `tokens` the numbers of tokens (read, written). `thought`, `intent` (the action in the agent's own
-    words) and `plan` are empty where the agent has none. `message` states why the action failed, or is empty. `black`:
+    answer as text, `tokens` the numbers of tokens (read, written). `notes`: what the agent
+    wrote beside the action. `message` states why the action failed, or is empty. `black`:
     the screen shows nothing, because its window forbids pictures of itself or the display is off.
     `moved_points`: see `checks.ReadAction`.
     """
@@ -100,9 +100,7 @@ class TraceStep:
     outcome: str = IN_DOUBT
     tokens: tuple[int, int] | None = None
     seconds: dict[str, float] = field(default_factory=dict)
-    thought: str = ""
-    intent: str = ""
-    plan: tuple[str, ...] = ()
+    notes: Mapping[str, str] = NO_NOTES
     message: str = ""
     black: bool = False
     moved_points: int = 0
@@ -111,11 +109,6 @@ class TraceStep:
     def outcome_words(self) -> str:
         """The outcome for a reader, and the mark of a black screen."""
         return OUTCOME_WORDS[self.outcome] + (f", {BLACK}" if self.black else "")
-
-    @property
-    def plan_texts(self) -> PlanTexts | None:
-        """Plan and step of an agent that plans; None without a plan, because others have an `intent`, too."""
-        return PlanTexts(self.plan, self.intent) if self.plan else None
 
 
 @dataclass(frozen=True)
@@ -177,7 +170,7 @@ class Trace:
     def episode(self) -> Episode:
         """`performed` as a demonstration, with pixels."""
         steps = tuple(
-            Step(self.screen(step), action, step.elements or (), step.activity, plan=step.plan_texts)
+            Step(self.screen(step), action, step.elements or (), step.activity, step.notes)
             for step, action in self.performed()
         )
         return Episode(self.heading.id, self.heading.subset, self.heading.goal, steps, self.heading.device)
@@ -393,9 +386,7 @@ def _step_of(content: dict) -> TraceStep:
         seconds=dict(
             zip(content["seconds"], checks.numbers_of([*content["seconds"].values()], "seconds"), strict=True)
         ),
-        thought=checks.text_of(content.get("thought", ""), "thought"),
-        intent=checks.text_of(content.get("intent", ""), "intent"),
-        plan=tuple(checks.text_of(line, "plan") for line in content.get("plan", ())),
+        notes={name: checks.text_of(text, f"notes.{name}") for name, text in content.get("notes", {}).items()},
         black=_flag(content.get("black", False), "black"),
         moved_points=moved_points,
     )
@@ -479,7 +470,7 @@ def _episode_step(path: Path, heading: Heading, line: _Line, number: int, length
             step.action,
             step.elements or (),
             step.activity,
-            plan=step.plan_texts,
+            step.notes,
         ),
         moved_points=step.moved_points,
     )

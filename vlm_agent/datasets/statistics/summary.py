@@ -94,10 +94,6 @@ class Statistics:
         total = sum(count.total() for count in counts)
         return 100 * sum(count[name] for count in counts) / total if total else 0.0
 
-    def length_summary(self, subset: str | None = None) -> tuple[int, float, float, int]:
-        """`spread` of the number of steps of an episode."""
-        return spread(self.steps_of_episodes(subset))
-
 
 @dataclass(frozen=True)
 class TokenBudget:

@@ -26,7 +26,7 @@ from vlm_agent.devices.errors import (
     UnknownAppError,
     UntypableTextError,
 )
-from vlm_agent.episodes import Action, CoatTexts, Screen, UiElement, below_status_bar, is_black, is_same_screen
+from vlm_agent.episodes import Action, Screen, UiElement, below_status_bar, is_black, is_same_screen
 
 _LOG = logging.getLogger(__name__)
 
@@ -168,22 +168,21 @@ class _Run:
             return NO_ACTION, _SAME_AGAIN  # an agent has no other input but the number of the step
         start = time.perf_counter()
         answer = self.agent.act(self.goal, tuple(self.history), screen)
-        seconds["agent"] = time.perf_counter() - start + answer.seconds_on_disk
+        seconds["agent"] = time.perf_counter() - start + answer.diagnostics.seconds_on_disk
         if answer.failed is not None:
             raise NoAnswerError(answer.failed)
         for part, duration in seconds.items():
             self._add_seconds(part, duration)
         self.tokens.append(answer.usage.tokens)
         self.calls.append(answer.usage.calls)
-        self.beyond_context += answer.beyond_context
+        self.beyond_context += answer.diagnostics.beyond_context
         number = self.steps
         self.steps += 1
         picture = self.trace.screen(number, pixels, elements)
         step = TraceStep(number, picture.name, screen.activity, elements, answer.text, answer.action)
         step = self._marked(step, pixels)
-        texts = CoatTexts() if answer.thoughts is None else answer.thoughts
-        step = replace(step, thought=texts.think, intent=texts.action, plan=answer.plan)
-        self.trace.step(replace(step, tokens=answer.usage.tokens, seconds=seconds), answer.types_later)
+        step = replace(step, notes=answer.notes, tokens=answer.usage.tokens, seconds=seconds)
+        self.trace.step(step, answer.diagnostics.types_later)
         if self.watch(ProposedStep(number, picture, answer, screen.activity, elements)):
             self.trace.outcome(number, WITHHELD)
             return STOPPED, "stopped by a key"
@@ -197,7 +196,7 @@ class _Run:
             self.trace.outcome(number, WITHHELD)
             return refusal
         outcome = self._perform(number, answer.action)
-        turn = Turn(screen, answer, answer.action, answer.thoughts, outcome == IN_DOUBT, failed=outcome == FAILED)
+        turn = Turn(screen, answer, answer.action, answer.notes, outcome == IN_DOUBT, failed=outcome == FAILED)
         self.history.append(turn)
         return (answer.action.name, "") if answer.action.is_status else None
 
@@ -216,7 +215,7 @@ class _Run:
         self.unread.append(screen)
         if len(self.unread) < self.limits.unparsed:
             return None
-        notes = ", ".join(note for reply in answer.replies for note in reply)
+        notes = ", ".join(note for reply in answer.diagnostics.replies for note in reply)
         last = f"; the reply to the last one: {notes}" if notes else ""
         return NO_ACTION, f"{len(self.unread)} consecutive answers were not actions{last}"
 

@@ -53,7 +53,7 @@ class ReadElements:
         return self._shown
 
     def elements(self) -> tuple[UiElement, ...]:
-        """Those read from the last screenshot since the last action, or else from a new one; never None."""
+        """The elements read from the last screenshot since the last action, or else from a new one; never None."""
         understood = self._reader.read(self.screenshot() if self._shown is None else self._shown)
         if self._reported is None:
             self._reported = tuple(self._device.elements() or ())

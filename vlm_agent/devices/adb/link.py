@@ -42,7 +42,7 @@ _STDOUT, _STDERR, _EXIT = 1, 2, 3
 _TIMEOUTS = (TimeoutError, adbutils.AdbTimeout)
 
 
-class Answer(NamedTuple):
+class ShellResult(NamedTuple):
     """Standard output, standard error and exit status of a shell line."""
 
     out: bytes
@@ -81,7 +81,7 @@ class AdbLink:
         """
         return _output_of(command_line(*commands), self.query(*commands, may_hang=may_hang))
 
-    def query(self, *commands: Words, may_hang: bool = False) -> Answer:
+    def query(self, *commands: Words, may_hang: bool = False) -> ShellResult:
         """Runs commands that may fail, as `ask` does; their status and all output."""
         line = command_line(*commands)
         deadline = None
@@ -170,7 +170,7 @@ class AdbLink:
                 deadline = time.monotonic() + self._patience if deadline is None else deadline
                 self._reconnect(deadline, error)
 
-    def _finish(self, connection: adbutils.AdbConnection, line: str) -> Answer:
+    def _finish(self, connection: adbutils.AdbConnection, line: str) -> ShellResult:
         """Sends the line and waits for its exit status.
 
         Raises one of `CONNECTION_ERRORS` if the connection breaks before; it is then unknown whether the line ran.
@@ -185,7 +185,7 @@ class AdbLink:
                 header = connection.read_exact(5)
                 data = connection.read_exact(int.from_bytes(header[1:], "little"))
                 if header[0] == _EXIT:
-                    return Answer(bytes(output[_STDOUT]), bytes(output[_STDERR]), int.from_bytes(data, "little"))
+                    return ShellResult(bytes(output[_STDOUT]), bytes(output[_STDERR]), int.from_bytes(data, "little"))
                 if header[0] in output:
                     output[header[0]] += data
 
@@ -214,14 +214,14 @@ class AdbLink:
             time.sleep(RETRY_SECONDS)
 
 
-def _output_of(line: str, answer: Answer) -> bytes:
+def _output_of(line: str, answer: ShellResult) -> bytes:
     # Android's programs report some failures as a Java exception but exit with 0.
     if answer.status == 0 and b"Exception" not in answer.err:
         return answer.out
     raise _refusal(line, answer)
 
 
-def _refusal(line: str, answer: Answer) -> RefusedError:
+def _refusal(line: str, answer: ShellResult) -> RefusedError:
     output = "; ".join(filter(None, map(str.strip, answer.text.splitlines())))
     message = f"the phone failed at `{_short(line)}` with status {answer.status}: {output[:400] or 'no output'}"
     remedy = next((words for sign, words in _REMEDIES.items() if sign in output), "")

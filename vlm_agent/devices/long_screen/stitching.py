@@ -52,7 +52,7 @@ def stitch(pictures: Sequence[np.ndarray]) -> Stitched:
 
 
 def join(pictures: Sequence[np.ndarray], scrolls: Sequence[Scroll]) -> Stitched:
-    """As `stitch`, with the measured scrolls between the pictures.
+    """The result of `stitch`, with the measured scrolls between the pictures.
 
     A seam is in the middle of what two pictures share: far from floating buttons at the bottom and from heads that
     stick to the top, so neither is repeated.

@@ -38,7 +38,7 @@ class _Scorer:
 
 @dataclass
 class _Data:
-    """`texts`: the origin of each text that the agent read; files of earlier versions have none."""
+    """`texts`: the origin of each text that the agent read."""
 
     split: str
     texts: dict[str, str] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class _Data:
 
 @dataclass
 class _Scores:
-    """Of a run in `metrics.json`. `cost`: means over episodes."""
+    """The scores of a run in `metrics.json`. `cost`: means over episodes."""
 
     official: _Scorer
     strict: _Scorer
@@ -107,7 +107,7 @@ def read_online(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def read_parameters(run: Path) -> int | None:
-    """Of the model of a run, an adapter with its base; None for a run of an earlier version, which counted none."""
+    """The parameters of the model of a run, an adapter with its base; None for a run that records none."""
     counts = _read_run(run)["figures"].get("parameters")
     return None if counts is None else sum(counts.values())
 

@@ -34,7 +34,7 @@ _NOT_SERVED = 1
 """The status of a stage whose server does not start."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
-"""Those that Slurm sends to a job that it ends."""
+"""The signals that Slurm sends to a job that it ends."""
 
 
 @dataclass

@@ -25,7 +25,7 @@ from vlm_agent.files.console import new_table
 from vlm_agent.files.pages import page_environment, words
 
 _WIDTH = 240
-"""Of a picture, in pixels."""
+"""The width of a picture, in pixels."""
 
 _WORDS = 90
 _COST_FORMS = {
@@ -48,7 +48,7 @@ Cell = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """A line of the table. `label`: of an agent, or of its control."""
 
     label: str
@@ -57,21 +57,23 @@ class Row:
     agent: Mapping[str, Any] | None = None
 
 
-def rows_of(content: Mapping[str, Any], block: str) -> Iterator[Row]:
+def rows_of(content: Mapping[str, Any], block: str) -> Iterator[ComparisonRow]:
     """The agents of a block that have a result, each followed by its controls."""
     for about in content["agents"].values():
         rows = list(about["rows"].values())
         if about["block"] != block or not rows:
             continue
         costs = {name: _mean([row["costs"].get(name) for row in rows], form) for name, form in _COST_FORMS.items()}
-        yield Row(about["name"], _cells(rows), costs, about)
+        yield ComparisonRow(about["name"], _cells(rows), costs, about)
         for name in rows[0]["controls"]:
-            yield Row(words(name), _cells([row["controls"][name] for row in rows if name in row["controls"]]), {})
+            yield ComparisonRow(
+                words(name), _cells([row["controls"][name] for row in rows if name in row["controls"]]), {}
+            )
 
 
-def baseline_rows(content: Mapping[str, Any]) -> Iterator[Row]:
+def baseline_rows(content: Mapping[str, Any]) -> Iterator[ComparisonRow]:
     for name, row in content["baselines"].items():
-        yield Row(words(name), _cells([row]), {})
+        yield ComparisonRow(words(name), _cells([row]), {})
 
 
 def _cells(rows: Sequence[Mapping[str, Any]]) -> dict[str, Cell]:
@@ -121,7 +123,7 @@ def _print_differences(content: Mapping[str, Any], console: Console) -> None:
         console.print(table)
 
 
-def _tokens(row: Row) -> str:
+def _tokens(row: ComparisonRow) -> str:
     """Read + written; empty for a control, "–" where the agent does not report them."""
     found = [row.costs[name] for name in ("tokens read", "tokens written") if name in row.costs]
     return "–" if set(found) == {"–"} else " + ".join(found)

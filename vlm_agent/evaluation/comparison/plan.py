@@ -27,7 +27,7 @@ _SHOWN = {"name", "paper", "note"}
 """Keys of an agent that change no result."""
 
 _FILES = "files"
-"""The key of the content of files, by their path. Plans of earlier versions lack it."""
+"""The key of the content of files, by their path."""
 
 
 def job_of(stages: Stages) -> Job:
@@ -57,12 +57,8 @@ def _verified(stages: Stages) -> list[tuple[Job, dict[str, Any]]]:
     jobs = [(job, _plan(stages)), *_agents(stages)]
     for one, plan in jobs:
         if one.plan_path.exists():
-            one.write_or_verify_plan(plan, _differences)
+            one.write_or_verify_plan(plan, differences)
     return jobs
-
-
-def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    return differences(before, now if _FILES in before else {key: now[key] for key in now if key != _FILES})
 
 
 def _plan(stages: Stages) -> dict[str, Any]:

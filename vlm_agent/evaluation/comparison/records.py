@@ -50,7 +50,7 @@ def _status(line: str) -> int | None:
 
 @dataclass(frozen=True)
 class Records:
-    """Of a comparison in `output`. Files are read at each call, because other processes write them."""
+    """The records of a comparison in `output`. Files are read at each call, because other processes write them."""
 
     output: Path
 

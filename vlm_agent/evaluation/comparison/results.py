@@ -159,7 +159,8 @@ def _figures(scores: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
 
 
 def _costs(scores: Mapping[str, Any], online: Mapping[str, Any]) -> dict[str, float | None]:
-    """Of a step: seconds as on a phone, one step after the other; tokens and calls as on recorded episodes."""
+    """The costs of a step: seconds as on a phone, one step after the other; tokens and calls as on recorded
+    episodes."""
     overall, cost = scores["official"]["overall"], scores.get("cost", {})
     steps = overall["steps"] / overall["episodes"]
 
@@ -224,7 +225,7 @@ def _pairs(stages: Stages, judged: Mapping[tuple[str, int], JudgedSteps]) -> Ite
 
 
 def _of_seed(judged: Mapping[tuple[str, int], JudgedSteps], key: str, seed: int, only: int) -> JudgedSteps | None:
-    """Of an agent that has no seeds, its only result."""
+    """The result of a seed, or the only one of an agent without seeds."""
     return judged.get((key, seed), judged.get((key, only)))
 
 

@@ -62,7 +62,7 @@ class Stage:
         return Path(self.words[self.words.index("--output") + 1])
 
     def needs(self, earlier: "Iterable[Stage]", output: Path) -> list["Stage"]:
-        """Those of the `earlier` stages whose results it reads: one of its paths in the comparison's `output` equals,
+        """The `earlier` stages whose results it reads: one of its paths in the comparison's `output` equals,
         contains or is inside theirs."""
         words = [Path(word) for word in self.words] + ([] if self.served is None else [self.served])
         paths = [path for path in words if path != self.output and output in path.parents]

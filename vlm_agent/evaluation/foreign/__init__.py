@@ -2,7 +2,7 @@
 
 `tables.py` reads CSV, JSONL and Parquet, `answers.py` reads a row, `joined.py` joins the rows with the recorded steps
 into a file of `evaluation/predictions.py`, from which everything else is computed as after `vlm-agent evaluate`.
-docs/real_aitw.md describes the columns.
+docs/evaluation.md describes the columns.
 """
 
 from vlm_agent.evaluation.foreign.joined import ForeignPredictions, join

@@ -27,7 +27,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _NUMBER_CHARACTERS = 64
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """`where`: for messages, as in `row 3 (line 4)`. `values`: by column."""
 
     where: str
@@ -38,7 +38,7 @@ class Table(NamedTuple):
     """`rows` is read once."""
 
     columns: Columns
-    rows: Iterator[Row]
+    rows: Iterator[TableRow]
 
 
 def is_foreign(path: Path) -> bool:
@@ -82,12 +82,14 @@ def _csv_table(path: Path) -> Table:
     return Table(Columns.checked(path, names), _csv_rows(path, names, cells))
 
 
-def _csv_rows(path: Path, names: Sequence[str], cells: Iterator[tuple[int, list[str]]]) -> Iterator[Row]:
+def _csv_rows(path: Path, names: Sequence[str], cells: Iterator[tuple[int, list[str]]]) -> Iterator[TableRow]:
     for number, (line, values) in enumerate(cells, start=1):
         where = f"row {number} (line {line})"
         if len(values) != len(names):
             raise DatasetError(f"{path}, {where} has {len(values)} cells, the header has {len(names)}")
-        yield Row(where, {name: _cell(name, value) for name, value in zip(names, values, strict=True) if name in KNOWN})
+        yield TableRow(
+            where, {name: _cell(name, value) for name, value in zip(names, values, strict=True) if name in KNOWN}
+        )
 
 
 def _cell(column: str, text: str) -> object:
@@ -157,7 +159,7 @@ def _jsonl_table(path: Path) -> Table:
     return Table(columns, _jsonl_rows(path))
 
 
-def _jsonl_rows(path: Path) -> Iterator[Row]:
+def _jsonl_rows(path: Path) -> Iterator[TableRow]:
     for number, (line, text) in enumerate(_lines(path), start=1):
         where = f"row {number} (line {line})"
         try:
@@ -166,7 +168,7 @@ def _jsonl_rows(path: Path) -> Iterator[Row]:
             raise DatasetError(f"{path}, {where} is not JSON: {error}") from None
         if not isinstance(values, dict):
             raise DatasetError(f"{path}, {where} is {shown(values)}, expected a JSON object")
-        yield Row(where, values)
+        yield TableRow(where, values)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -190,11 +192,11 @@ def _parquet_table(path: Path) -> Table:
     return Table(columns, _parquet_rows(path, columns))
 
 
-def _parquet_rows(path: Path, columns: Columns) -> Iterator[Row]:
+def _parquet_rows(path: Path, columns: Columns) -> Iterator[TableRow]:
     numbers = count(1)
     with open_parquet(path, _REMEDY) as file:
         for batch in file.batches(_ROWS_AT_ONCE, columns.known):
-            yield from (Row(f"row {next(numbers)}", values) for values in _listed(path, batch))
+            yield from (TableRow(f"row {next(numbers)}", values) for values in _listed(path, batch))
 
 
 def _listed(path: Path, batch: pa.RecordBatch) -> list[dict[str, object]]:

@@ -64,9 +64,9 @@ class AnswerCounts:
             [
                 f"episode {episode.id}, step {index}: {reason}"
                 for episode, index, answer in answered
-                if (reason := getattr(answer, name)) is not None
+                if (reason := why(answer)) is not None
             ]
-            for name in ("failed", "unread")
+            for why in (lambda answer: answer.failed, lambda answer: answer.diagnostics.unread)
         )
         return cls(
             steps=len(answered),
@@ -74,14 +74,14 @@ class AnswerCounts:
             unwritable=[
                 unwritable_line(episode.id, index, episode.steps[index].action)
                 for episode, index, answer in answered
-                if answer.unwritable
+                if answer.diagnostics.unwritable
             ],
             failed=failed,
             unread=unread,
             references=_references(answers_by_episode),
-            fenced=sum(answer.fenced for _, _, answer in answered),
-            repaired=sum(answer.repaired for _, _, answer in answered),
-            beyond_context=sum(answer.beyond_context for _, _, answer in answered),
+            fenced=sum(answer.diagnostics.fenced for _, _, answer in answered),
+            repaired=sum(answer.diagnostics.repaired for _, _, answer in answered),
+            beyond_context=sum(answer.diagnostics.beyond_context for _, _, answer in answered),
             replies=_replies(answer for _, _, answer in answered),
         )
 
@@ -128,7 +128,7 @@ class AnswerCounts:
         return dict(self._facts()) | self.printed_facts()
 
     def printed_facts(self) -> dict[str, str]:
-        """Those of `facts` that the terminal shows too."""
+        """The `facts` that the terminal shows too."""
         return context_fact(self.beyond_context, self.steps) | self._references_fact() | self._replies_fact()
 
     def _replies_fact(self) -> dict[str, str]:
@@ -171,7 +171,7 @@ class AnswerCounts:
 
 
 def read_counts(path: Path, remedy: str) -> AnswerCounts:
-    """The counts in a JSON file of this version or an earlier one. Raises DatasetError naming a damaged file."""
+    """The counts in a JSON file. Raises DatasetError naming a damaged file."""
     content = read_checked(path, remedy, AnswerCounts)
     with parsing(path, remedy):
         return AnswerCounts(**content)
@@ -179,14 +179,15 @@ def read_counts(path: Path, remedy: str) -> AnswerCounts:
 
 def _replies(answers: Iterable[Answer]) -> dict[str, int]:
     """How many replies have each note, and how many there are."""
-    notes = [reply for answer in answers for reply in answer.replies]
+    notes = [reply for answer in answers for reply in answer.diagnostics.replies]
     return {ALL: len(notes)} | Counter(note for reply in notes for note in reply) if notes else {}
 
 
 def _references(answers_by_episode: Sequence[Sequence[Answer]]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for answers in answers_by_episode:
-        known = [answer.reference_has_goal for answer in answers if answer.reference_has_goal is not None]
+        found = [answer.diagnostics.reference_has_goal for answer in answers]
+        known = [has_goal for has_goal in found if has_goal is not None]
         counts["steps"] += len(known)
         counts["episodes"] += bool(known)
         counts["steps_with_an_identical_goal"] += sum(known)

@@ -9,17 +9,24 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from rich.console import Console
 
 from vlm_agent.action_languages import ActionLanguage, default_language
 from vlm_agent.action_languages.language import SWIPES
+from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import ACTION_NAMES, BUTTONS, KINDS_WITH_TEXT, Action, ActionKind, Episode, Screen
 from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.scoring.aitw_matcher import actions_match
 from vlm_agent.evaluation.scoring.dialects import SCORERS, verdicts
 from vlm_agent.evaluation.scoring.metrics import overall_weights, score
 from vlm_agent.evaluation.scoring.strict import taps_match_strictly
 from vlm_agent.geometry import box_at
+
+MOST_FREQUENT, CEILING = "most_frequent_action", "blind_ceiling"
+NEAREST_ELEMENT = "nearest_element"
+"""The gold action as the agent's language writes it, if that numbers elements: always the nearest element."""
 
 _LANGUAGE = default_language()
 _GRID = 24  # candidate taps along each axis, in addition to the gold taps
@@ -32,6 +39,29 @@ _CONSTANTS = {
     "wait": [Action.wait()],
     "recents": [Action.recents()],
 }
+
+
+def without_model(gold: Sequence[Prediction], benchmark: Benchmark, console: Console) -> dict[str, dict]:
+    """The scores of the baselines, by run: one policy chosen on the train split, another one on the scored data."""
+    scores: dict[str, dict] = {}
+    groups = benchmark.episode_groups()
+    training = ShardDataset(benchmark.shards, split="train")
+    if len(training):
+        most_frequent = most_frequent_action(training.without_pixels(index) for index in range(len(training)))
+        answers = constant_predictions(gold, most_frequent)
+        scores[MOST_FREQUENT] = score(answers, groups, scorers=benchmark.scorers)
+    else:
+        console.print(f"{benchmark.shards} has no train split, so the baseline {MOST_FREQUENT} is skipped")
+    return scores | {CEILING: blind_ceiling(gold, groups)}
+
+
+def reach(gold: Sequence[Prediction], language: ActionLanguage, benchmark: Benchmark) -> dict[str, dict]:
+    """The score of the gold actions in a language that numbers elements, with the taps that it cannot write; empty for
+    another language. `gold` has the elements of the data set."""
+    if not language.needs_elements:
+        return {}
+    scores = score(written_in(language, gold), benchmark.episode_groups(), scorers=benchmark.scorers)
+    return {NEAREST_ELEMENT: scores | {"about": {"gold_taps": taps_on_no_element(gold)}}}
 
 
 def most_frequent_action(train_episodes: Iterable[Episode]) -> Action:

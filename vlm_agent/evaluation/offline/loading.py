@@ -9,8 +9,7 @@ import ctypes
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ from vlm_agent.agents.agent import Preparation
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode, without_pixels
 from vlm_agent.errors import DatasetError, UserError
+from vlm_agent.files.threads import ahead
 
 _MOST_WORKERS = 8
 
@@ -63,22 +63,16 @@ def loaded_parts(
         with _from_processes(dataset, work, ready, workers) as parts:
             yield parts
     else:
-        yield _ahead(len(work), lambda place: _read(dataset, work[place]))
+        with ahead(partial(_read, dataset), work, _READERS) as parts:
+            yield parts
+
+
+_READERS = 1
+"""Threads that read ahead: one part is in memory beside the one that is used."""
 
 
 def _read(dataset: ShardDataset, part: PartWork) -> LoadedPart:
     return LoadedPart(part.number, [dataset[index] for index in part.episodes], {})
-
-
-def _ahead(count: int, load: Callable[[int], LoadedPart]) -> Generator[LoadedPart, None, None]:
-    """`load(0)`, `load(1)`, …, each called in a thread while its predecessor is used."""
-    with ThreadPoolExecutor(1) as pool:
-        following = pool.submit(load, 0)
-        for place in range(1, count + 1):
-            part = following.result()
-            if place < count:
-                following = pool.submit(load, place)
-            yield part
 
 
 @dataclass(frozen=True)
@@ -137,9 +131,9 @@ def _from_processes(
     )
     episodes = iter(loader)
 
-    def load(place: int) -> LoadedPart:
+    def load(part: PartWork) -> LoadedPart:
         nonlocal done
-        part, found = work[place], list[_PreparedEpisode]()
+        found = list[_PreparedEpisode]()
         for _ in part.episodes:
             if stopped.is_set():
                 break
@@ -150,9 +144,9 @@ def _from_processes(
         prepared = {name: [(one.by_pass or {})[name] for one in found] for name in part.passes}
         return LoadedPart(part.number, [one.episode for one in found if one.episode is not None], prepared)
 
-    parts = _ahead(len(work), load)
     try:
-        yield parts
+        with ahead(load, work, _READERS, stopped.set) as parts:
+            yield parts
     except RuntimeError as error:
         if not str(error).startswith("DataLoader worker (pid"):  # torch's message for a process that died
             raise
@@ -160,9 +154,6 @@ def _from_processes(
             f"a process that prepares screens died at episode {preparing.name(min(done, len(preparing) - 1))} or just "
             "after it, possibly out of memory; run the same command again to resume, with fewer --workers if needed"
         ) from None
-    finally:
-        stopped.set()
-        parts.close()
 
 
 def _unchanged(item: Any) -> Any:

@@ -14,9 +14,7 @@ from vlm_agent.evaluation.identity import (
     AGENT,
     GREY,
     READ_ELEMENTS,
-    identity_differences,
     names_in_tables,
-    with_current_keys,
 )
 from vlm_agent.evaluation.published_split import PublishedSplit
 from vlm_agent.evaluation.report.unread import failed_steps
@@ -39,7 +37,7 @@ class Plan:
     """`agent` is the result of `identity.agent_identity`, `place` the agent's path or address.
 
     `text_notes` and `label` (`run_label`) are those of the agent's settings, `trained_on` is the result of
-    `trained_on.trained_on`.
+    `about.trained_on`.
 
     `passes` are the runs, grouped by their shared pass over the episodes: [["trained", "constrained"], …].
     """
@@ -84,7 +82,7 @@ def write_or_verify_plan(output: Path, plan: Plan) -> None:
     lists these settings.
     """
     content = {"described": plan.identity(), "given": _other_settings(plan)}
-    job(output).write_or_verify_plan(content, identity_differences)
+    job(output).write_or_verify_plan(content)
 
 
 def update_plan(output: Path, plan: Plan) -> None:
@@ -154,7 +152,8 @@ def recorded_name(predictions: Path) -> str | None:
 
 
 def _recorded(predictions: Path) -> tuple[dict[str, Any], Any, str] | None:
-    """Of the plan beside a predictions file: the identity, the other settings, and which of its runs the file is of."""
+    """The record of the plan beside a predictions file: the identity, the other settings, and which of its runs the
+    file is of."""
     path = predictions.parent / PLAN
     if not path.is_file():
         return None
@@ -200,8 +199,8 @@ class RecordedAbout:
 
 
 def recorded_about(predictions: Path) -> RecordedAbout:
-    """Empty without a plan or metrics, for a file that is not of one of their runs, and where the version that wrote
-    them did not record it. Raises DatasetError naming a damaged file."""
+    """Empty without a plan or metrics, and for a file that is not of one of their runs. Raises DatasetError
+    naming a damaged file."""
     found, path = _recorded(predictions), predictions.parent / METRICS
     if found is None or not path.is_file():
         return RecordedAbout()
@@ -220,7 +219,8 @@ def read_plan(output: Path) -> Plan:
     if content["described"].get("version") != VERSION:
         raise DatasetError(f"{output / PLAN} is not of version {VERSION}; use another folder")
     with job(output).parsing_plan():
-        identity, others = with_current_keys(content["described"]), content["given"]
+        identity, others = content["described"], content["given"]
+        language_settings(identity["language"])
         benchmark = Benchmark(
             name=others["benchmark"],
             shards=others["shards"],
@@ -229,13 +229,12 @@ def read_plan(output: Path) -> Plan:
             limit=identity["limit"],
             **identity.get("draw", {}),
             dialect=others["dialect"],
-            further_dialects=others.get("further_dialects", []),  # plans of earlier versions have none
-            published_split=others.get("published_split"),
+            further_dialects=others["further_dialects"],
+            published_split=others["published_split"],
         )
         agent: dict[str, Any] = {key: identity[key] for key in _OF_AGENT if key in identity}
-        notes, label = others.get("text_notes", {}), others["label"]
-        counted = others.get("trained_on", {})
-        plan = Plan(agent, others["place"], benchmark, others["passes"], notes, label, counted)
+        settings = (others[key] for key in ("passes", "text_notes", "label", "trained_on"))
+        plan = Plan(agent, others["place"], benchmark, *settings)
     if changed := differences(identity, plan.identity()):
         raise DatasetError(f"{output}: {benchmark.shards} has changed since the start: {'; '.join(changed)}")
     return plan

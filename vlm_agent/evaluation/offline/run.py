@@ -1,4 +1,6 @@
-"""Offline evaluation: an agent answers every step of recorded episodes, each after its demonstrated history.
+"""Offline evaluation, top to bottom: predict, judge, score, write.
+
+An agent answers every step of recorded episodes, each after its demonstrated history.
 
 OUT/plan.json               settings; run the same command again to resume
 OUT/predictions.parquet     the agent's answers; predictions_<run>.parquet for its variants and controls
@@ -7,54 +9,42 @@ OUT/report.html
 OUT/parts/                  predictions during the evaluation (see `parts.py`)
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from rich.console import Console
 
-from vlm_agent.action_languages import ActionLanguage
-from vlm_agent.agents import AgentSettings, NoAnswerError
-from vlm_agent.agents.controls import controls_of
-from vlm_agent.agents.llm.client import retry_advice
-from vlm_agent.agents.loading import load_agent
+from vlm_agent.agents import Agent, AgentSettings, NoAnswerError, answer_episodes
+from vlm_agent.agents.agent import JudgedAgent, Preparation, PreparingAgent, preparation_of
+from vlm_agent.agents.controls import CONTROLS, controlled, controls_of
+from vlm_agent.agents.loading import load_agent, reported_spending
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.episodes import Action
-from vlm_agent.errors import DatasetError
+from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.costs import cost_per_episode
-from vlm_agent.evaluation.identity import AGENT, agent_identity, controls_fact, elements_fact, names_in_tables
-from vlm_agent.evaluation.offline.answer_counts import LISTED
-from vlm_agent.evaluation.offline.baselines import (
-    blind_ceiling,
-    constant_predictions,
-    most_frequent_action,
-    taps_on_no_element,
-    written_in,
-)
+from vlm_agent.evaluation.identity import AGENT, agent_identity, elements_fact, names_in_tables
+from vlm_agent.evaluation.offline.about import about_episodes, text_origins, trained_on
+from vlm_agent.evaluation.offline.answer_counts import AnswerCounts
+from vlm_agent.evaluation.offline.baselines import CEILING, MOST_FREQUENT, NEAREST_ELEMENT, reach, without_model
+from vlm_agent.evaluation.offline.loading import LoadedPart, PartWork, default_workers, loaded_parts
 from vlm_agent.evaluation.offline.parts import Parts, lock_output
 from vlm_agent.evaluation.offline.plan import METRICS, TEXTS, Plan, job, read_plan, update_plan, write_or_verify_plan
-from vlm_agent.evaluation.offline.predict import passes_of, predict
-from vlm_agent.evaluation.offline.text_origins import text_origins
-from vlm_agent.evaluation.offline.trained_on import trained_on, trained_on_fact
-from vlm_agent.evaluation.predictions import Prediction, read_predictions
-from vlm_agent.evaluation.published_split import compare_split, is_published_data
-from vlm_agent.evaluation.report import write_report
-from vlm_agent.evaluation.report.published import has_published_numbers, published_tables, split_sentences
-from vlm_agent.evaluation.report.terminal import aitz_tables, comparison_table, cost_tables
-from vlm_agent.evaluation.report.unread import example_line, parse_failure_table
+from vlm_agent.evaluation.offline.results import Results, raise_for_failed
+from vlm_agent.evaluation.predictions import predictions_for, read_predictions
+from vlm_agent.evaluation.scoring.dialects import is_officially_right
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.evaluation.scoring.metrics import check_group_names, score
 from vlm_agent.files.checked_json import write_checked
+from vlm_agent.files.console import Progress
 from vlm_agent.files.jobs import ArrayTask, free_after_errors
 from vlm_agent.screens.understand import Readers
 
 __all__ = ["AGENT", "CEILING", "MOST_FREQUENT", "NEAREST_ELEMENT", "evaluate", "finish"]
 
-MOST_FREQUENT, CEILING = "most_frequent_action", "blind_ceiling"
-NEAREST_ELEMENT = "nearest_element"
-"""The gold action as the agent's language writes it, if that numbers elements: always the nearest element."""
+SAMPLE = 3
+"""Episodes whose steps an estimate of the cost is computed from."""
 
 
 def evaluate(
@@ -86,12 +76,11 @@ def evaluate(
     dataset, chosen = episodes_of(benchmark)
     check_group_names(benchmark.episode_groups(), dataset.subsets)
     chosen_controls = controls_of(settings.text_inputs, controls)
-    passes = passes_of(chosen_controls, variants)
     plan = Plan(
         agent_identity(settings, readers, chosen_controls),
         settings.display_name,
         benchmark,
-        passes,
+        passes_of(chosen_controls, variants),
         settings.text_notes,
         settings.run_label,
         trained_on(settings, (dataset.ids[index] for index in chosen)),
@@ -100,23 +89,13 @@ def evaluate(
     parts = Parts(output, chosen)
     with free_after_errors(job(output)), lock_output(output, task):
         update_plan(output, plan)
-        predict(
-            partial(load_agent, settings.in_output(output), console, readers),
-            plan.passes,
-            dataset,
-            parts,
-            task,
-            console,
-            workers,
-            plan.label,
-        )
+        load = partial(load_agent, settings.in_output(output), console, readers)
+        predict(load, plan.passes, dataset, parts, task, console, workers, plan.label)
         if task.count == 1:
             return _score(plan, dataset, parts, console)
         failed = sum(len(parts.incomplete(runs, task)) for runs in plan.passes)
     missing = _count_missing(plan, parts)
-    console.print(
-        f"Task {task.index} of {task.count} is complete; {missing} part(s) of all tasks are missing", highlight=False
-    )
+    task.report(console, missing, "part(s)")
     if failed:
         raise NoAnswerError(
             f"the agent could not answer steps in {failed} part(s) of this task; they count as wrong unless the same "
@@ -155,173 +134,117 @@ def _count_missing(plan: Plan, parts: Parts) -> int:
     return sum(len(parts.missing(runs)) for runs in plan.passes)
 
 
+def passes_of(controls: Sequence[str], variants: Sequence[str] = ()) -> list[list[str]]:
+    """The runs of an evaluation, grouped by pass: variants share the agent's pass, every control has its own."""
+    return [[AGENT, *variants], *([run] for run in controls)]
+
+
+def predict(
+    load: Callable[[], Agent],
+    passes: Sequence[Sequence[str]],
+    dataset: ShardDataset,
+    parts: Parts,
+    task: ArrayTask,
+    console: Console,
+    workers: int | None = 0,
+    label: str = AGENT,
+) -> None:
+    """Predicts the missing parts of the task; loads the agent only if a part is missing.
+
+    All passes over a part run one after the other, so its screens are decoded once. `workers` processes decode and
+    prepare screens, for an agent that allows it (`PreparingAgent`); 0: this process does; None: as many as suit agent
+    and cores. A step that the agent failed to answer is a wrong answer, and its part is predicted again by the next
+    evaluation. `label`: the agent's own run in the progress line. Raises UserError for `workers` of an agent that
+    cannot use them.
+    """
+    missing_by_pass = [(runs, set(parts.incomplete(runs, task))) for runs in passes]
+    numbers = sorted({number for _, missing in missing_by_pass for number in missing})
+    todo = {number: [runs for runs, missing in missing_by_pass if number in missing] for number in numbers}
+    if not todo:
+        return
+    lengths = [len(sizes) for sizes in dataset.screen_sizes]
+    steps = sum(len(runs) * lengths[index] for number, runs in todo.items() for index in parts.episodes(number))
+    agent = load()
+    if isinstance(agent, JudgedAgent):
+        agent = agent.judged_by(is_officially_right)
+    by_pass = {
+        run: controlled(agent, CONTROLS[run]) if run in CONTROLS else agent for run in (runs[0] for runs in passes)
+    }
+    work = [PartWork(number, parts.episodes(number), tuple(runs[0] for runs in todo[number])) for number in numbers]
+    preparations = {first: preparation_of(pass_agent) for first, pass_agent in by_pass.items()}
+    first_episodes = parts.episodes(numbers[0])[:SAMPLE]
+    # The processes start before the thread of the progress bar.
+    with (
+        reported_spending(agent, console, lambda: [dataset[index] for index in first_episodes], steps),
+        loaded_parts(dataset, work, preparations, _workers(workers, preparations)) as loaded,
+        Progress(console, steps).shown() as progress,
+    ):
+        for part in loaded:
+            for runs in todo[part.number]:
+                _predict_part(by_pass[runs[0]], runs, parts, part)
+                progress.advance(sum(map(len, part.episodes)), names_in_tables(runs, label)[runs[0]])
+
+
+def _workers(chosen: int | None, preparations: Mapping[str, Preparation | None]) -> int:
+    are_used = None not in preparations.values()
+    if chosen is None:
+        return default_workers() if are_used else 0
+    if chosen and not are_used:
+        raise UserError(f"--workers {chosen} has no effect: this agent prepares no screens in processes; remove it")
+    return chosen
+
+
+def _predict_part(agent: Agent, runs: Sequence[str], parts: Parts, part: LoadedPart) -> None:
+    """Runs one pass over a part."""
+    first, *variants = runs
+    prepared = part.prepared.get(first)
+    if prepared is None:
+        by_run = answer_episodes(agent, part.episodes, variants)
+    else:
+        by_run = cast("PreparingAgent", agent).answer_prepared(prepared, variants)
+    # The first run is written last: its file marks the whole pass as complete.
+    for run, answers_by_episode in reversed(list(zip(runs, by_run, strict=True))):
+        rows = [
+            row
+            for episode, answers in zip(part.episodes, answers_by_episode, strict=True)
+            for row in predictions_for(
+                episode,
+                [one.text for one in answers],
+                [one.action for one in answers],
+                [one.usage for one in answers],
+                [one.box for one in answers],
+            )
+        ]
+        parts.write(run, part.number, rows, AnswerCounts.of(part.episodes, answers_by_episode))
+
+
 def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) -> dict[str, dict]:
-    benchmark, output = plan.benchmark, parts.output
-    scorers = benchmark.scorers
+    """Judges and scores every run, and writes metrics and report. Returns the scores by run."""
+    benchmark, scorers = plan.benchmark, plan.benchmark.scorers
     about = about_episodes(benchmark, dataset, parts.chosen)
-    scores: dict[str, dict] = {}
+    training = {"trained_on": plan.trained_on} if plan.trained_on else {}
+    ids = [dataset.ids[index] for index in parts.chosen]
     agent_steps: JudgedSteps | None = None
+    scores: dict[str, dict] = {}
     for run in plan.runs:
         path = parts.merge(run)
         steps = judge_steps(path, scorers)
-        steps.check_episodes([dataset.ids[index] for index in parts.chosen], path)
+        steps.check_episodes(ids, path)
         agent_steps = steps if run == AGENT else agent_steps
+        cost = cost_per_episode(path)
         scores[run] = score(steps, benchmark.episode_groups(), scorers=scorers)
-        if cost := cost_per_episode(parts.merged_path(run)):
-            scores[run]["cost"] = cost
-        scores[run]["about"] = about | _about_training(plan) | parts.counts(run).in_metrics()
-    if texts := _origins_of_texts(plan, dataset, parts):
+        scores[run] |= {"cost": cost} if cost else {}
+        scores[run]["about"] = about | training | parts.counts(run).in_metrics()
+    if texts := text_origins(dataset, parts.chosen, plan.agent.get("text_inputs", ())) | plan.text_notes:
         scores[AGENT]["about"][TEXTS] = texts
-    gold, counts = read_predictions(parts.merged_path(AGENT)), parts.counts(AGENT)
-    scores |= {run: row | {"about": about} for run, row in _without_model(gold, benchmark, scorers, console).items()}
-    reach = _reach(gold, plan.language(), benchmark, bool(elements_fact(plan.agent)))
-    scores |= {run: row | {"about": about | row["about"]} for run, row in reach.items()}
-    write_checked(output / METRICS, scores, indent=2)
-    shown = {name: scores[run] for run, name in names_in_tables(scores, plan.label).items()}
-    write_report(
-        output / "report.html",
-        shown,
-        gold,
-        dataset,
-        {
-            **_facts(plan, about),
-            **controls_fact(plan.agent, plan.runs),
-            **texts,
-            **counts.facts(),
-            **_reach_fact(reach),
-        },
-        title=_title(plan),
-        judged=agent_steps,
-        language=plan.language(),
-    )
-    title = f"Partial match on {benchmark.split}, %: official, strict below"
-    _report_unwritable(counts.unwritable, console)
-    console.print(comparison_table(shown, title if benchmark.name is None else f"{benchmark.name}. {title}"))
-    for table in (*aitz_tables(shown), *cost_tables(shown)):
-        console.print(table)
-    _report_published_split(about, console)
-    _report_parse_failures(plan, scores, gold, console)
-    shown_facts = [trained_on_fact(plan.trained_on, about["episodes"])]
-    shown_facts += [elements_fact(plan.agent), controls_fact(plan.agent, plan.runs)]
-    shown_facts += [counts.printed_facts(), _reach_fact(reach)]
-    for fact, text in (pair for facts in shown_facts for pair in facts.items()):
-        console.print(f"{fact}: {text}", highlight=False, markup=False, soft_wrap=True)
-    _raise_for_failed({run: parts.counts(run).failed for run in plan.runs})
+    gold = read_predictions(parts.merged_path(AGENT))
+    baselines = without_model(gold, benchmark, console)
+    if not elements_fact(plan.agent):  # an agent that reads elements from pixels numbers others than the data set
+        baselines |= reach(gold, plan.language(), benchmark)
+    scores |= {run: row | {"about": about | row.get("about", {})} for run, row in baselines.items()}
+    write_checked(parts.output / METRICS, scores, indent=2)
+    results = Results(plan, scores, gold, agent_steps, parts.counts(AGENT))
+    results.write(dataset, parts)
+    results.print(console)
+    raise_for_failed([line for run in plan.runs for line in parts.counts(run).failed])
     return scores
-
-
-def about_episodes(benchmark: Benchmark, dataset: ShardDataset, chosen: Sequence[int]) -> dict[str, Any]:
-    """What metrics record of the scored episodes; `published_split` only for a benchmark with published numbers,
-    and data of that kind."""
-    about = {
-        "benchmark": benchmark.name,
-        "split": benchmark.split,
-        "episodes": len(chosen),
-        "episodes_in_split": len(dataset),
-    }
-    if not has_published_numbers(benchmark.name) or not is_published_data(dataset):
-        return about
-    return about | {"published_split": compare_split(benchmark.published_split, dataset, chosen)}
-
-
-def _report_published_split(about: dict[str, Any], console: Console) -> None:
-    if "published_split" in about:
-        text = " ".join(split_sentences(published_tables(), about))
-        console.print(f"Published numbers: {text.strip()}", highlight=False, markup=False, soft_wrap=True)
-
-
-def _about_training(plan: Plan) -> dict[str, Any]:
-    return {"trained_on": plan.trained_on} if plan.trained_on else {}
-
-
-def _report_parse_failures(plan: Plan, scores: dict[str, dict], gold: list[Prediction], console: Console) -> None:
-    names = names_in_tables(plan.runs, plan.label)
-    console.print(parse_failure_table({name: scores[run] for run, name in names.items()}))
-    if line := example_line(plan.label, scores[AGENT], gold, plan.language()):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def _raise_for_failed(lines: dict[str, list[str]]) -> None:
-    failed = [line for of_run in lines.values() for line in of_run]
-    if failed:
-        advice = retry_advice(failed, "run the same command again to request these answers")
-        raise NoAnswerError(
-            f"the agent could not answer {len(failed)} step(s); first error: {failed[0]}; they count as wrong and are "
-            f"listed in metrics.json (failed_steps); {advice}"
-        )
-
-
-def _report_unwritable(lines: Sequence[str], console: Console) -> None:
-    if lines:
-        head = f"The agent's tokenizer cannot write {len(lines):,} demonstrated actions, so no answer equals them; "
-        text = "\n".join([f"{head}metrics.json lists the first {LISTED}:", *(f"  {line}" for line in lines[:5])])
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-
-def _origins_of_texts(plan: Plan, dataset: ShardDataset, parts: Parts) -> dict[str, str]:
-    return text_origins(dataset, parts.chosen, plan.agent.get("text_inputs", ())) | plan.text_notes
-
-
-def _title(plan: Plan) -> str:
-    """The title of the page, which distinguishes the tabs of a browser."""
-    benchmark = plan.benchmark
-    place = f" – {plan.place}" if plan.place != plan.label else ""
-    return f"{plan.label} on {benchmark.name or f'{benchmark.shards.name} {benchmark.split}'}{place}"
-
-
-def _facts(plan: Plan, about: dict) -> dict[str, str]:
-    """The facts at the top of the report."""
-    benchmark = {} if plan.benchmark.name is None else {"benchmark": plan.benchmark.name}
-    return benchmark | {
-        "agent": plan.place,
-        **elements_fact(plan.agent),
-        "shards": str(plan.benchmark.shards),
-        "split": f"{about['split']}, {about['episodes']} of {about['episodes_in_split']} episodes",
-        **trained_on_fact(plan.trained_on, about["episodes"]),
-    }
-
-
-def _reach(
-    gold: list[Prediction], language: ActionLanguage, benchmark: Benchmark, elements_are_read: bool
-) -> dict[str, dict]:
-    """The score of the gold actions in a language that numbers elements, with the taps that it cannot write.
-
-    Empty where the agent numbers elements that are read from pixels: `gold` has those of the data set.
-    """
-    if not language.needs_elements or elements_are_read:
-        return {}
-    scores = score(written_in(language, gold), benchmark.episode_groups(), scorers=benchmark.scorers)
-    return {NEAREST_ELEMENT: scores | {"about": {"gold_taps": taps_on_no_element(gold)}}}
-
-
-def _reach_fact(reach: dict[str, dict]) -> dict[str, str]:
-    if not reach:
-        return {}
-    counts = reach[NEAREST_ELEMENT]["about"]["gold_taps"]
-    taps, beside = counts["taps"], counts["on_no_element"]
-    share = f" ({100 * beside / taps:.1f} %)" if taps else ""
-    return {
-        "taps on no element": f"{beside:,} of {taps:,} demonstrated ones{share}: this action language can only write "
-        "the nearest element; the run nearest element is the score of all demonstrated actions as it writes them"
-    }
-
-
-def _without_model(
-    gold: list[Prediction], benchmark: Benchmark, scorers: tuple[str, ...], console: Console
-) -> dict[str, dict]:
-    scores: dict[str, dict] = {}
-    groups = benchmark.episode_groups()
-    most_frequent = _most_frequent(benchmark)
-    if most_frequent is None:
-        console.print(f"{benchmark.shards} has no train split, so the baseline {MOST_FREQUENT} is skipped")
-    else:
-        scores[MOST_FREQUENT] = score(constant_predictions(gold, most_frequent), groups, scorers=scorers)
-    return scores | {CEILING: blind_ceiling(gold, groups)}
-
-
-def _most_frequent(benchmark: Benchmark) -> Action | None:
-    """The most frequent action of the train split: a policy must not be chosen on the data that scores it."""
-    training = ShardDataset(benchmark.shards, split="train")
-    if not len(training):
-        return None
-    return most_frequent_action(training.without_pixels(index) for index in range(len(training)))

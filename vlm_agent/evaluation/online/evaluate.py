@@ -28,7 +28,6 @@ from vlm_agent.evaluation.identity import (
     context_fact,
     controls_fact,
     elements_fact,
-    identity_differences,
     names_in_tables,
 )
 from vlm_agent.evaluation.online.runs import (
@@ -118,12 +117,11 @@ def evaluate_online(
         "seed": seed,
         "size": list(size),
         "runs": runs,
-        # Omitted by default, so that evaluations of versions without these options can be resumed.
-        **({"long_screens": True} if long_screens else {}),
-        **({"scale": scale} if scale != 1 else {}),
+        "long_screens": long_screens,
+        "scale": scale,
     }
     job = Job(output, "an online evaluation", PLAN)
-    job.write_or_verify_plan(identity, identity_differences)
+    job.write_or_verify_plan(identity)
     write_json(output / TASKS, {"tasks": tasks})
     reader = None if readers is None else ScreenReader.of(readers)
     played = online_tasks(tasks, seed, size, scale)

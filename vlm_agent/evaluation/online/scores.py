@@ -34,7 +34,7 @@ def online_scores(results: Sequence[Mapping]) -> dict[str, dict]:
 def _row(results: list[Mapping]) -> dict:
     successful = [result for result in results if result["success"]]
     expert_steps = sum(result["expert_steps"] for result in successful)
-    beyond = sum(result.get("beyond_context", 0) for result in results)  # results of earlier versions have none
+    beyond = sum(result["beyond_context"] for result in results)
     return {
         "tasks": len(results),
         "successes": len(successful),
@@ -55,7 +55,7 @@ def _cost(results: list[Mapping]) -> dict[str, float | None]:
     seconds = [sum(result["seconds"].values()) for result in results]
     steps = sum(result["steps"] for result in results)
     tokens = [result["tokens"] for result in results]
-    calls = [result.get("calls") for result in results]  # results of earlier versions have none
+    calls = [result["calls"] for result in results]
     return {
         "seconds": _mean(seconds),
         "seconds_a_step": sum(seconds) / steps if steps else None,

@@ -28,7 +28,7 @@ RowsById = Mapping[str, Sequence[Prediction]]
 
 
 @dataclass(frozen=True)
-class Answer:
+class ShownAnswer:
     """The action of `who`: `name` is its CSS class, `words` is the action language's text or the model's output.
 
     `right`: verdicts by scorer; empty for the gold action.
@@ -51,7 +51,7 @@ class ShownScreen:
     text_boxes: str
     icon_boxes: str
     gold_name: str
-    answers: tuple[Answer, ...]
+    answers: tuple[ShownAnswer, ...]
     parsed: bool
     right: Mapping[str, bool]
 
@@ -162,7 +162,7 @@ class Gallery:
         ]
         text_boxes, icon_boxes = boxes(row.elements, height)
         answers = tuple(
-            Answer(run.who, name, _short(prediction.text), self._verdicts(run, row))
+            ShownAnswer(run.who, name, _short(prediction.text), self._verdicts(run, row))
             for name, run, prediction in zip(names, runs, predictions, strict=True)
         )
         return ShownScreen(
@@ -174,7 +174,7 @@ class Gallery:
             icon_boxes=icon_boxes,
             gold_name=row.gold.name,
             answers=(
-                Answer("gold", "gold", self._language.encode(row.gold, Screen(None, row.elements)), {}),
+                ShownAnswer("gold", "gold", self._language.encode(row.gold, Screen(None, row.elements)), {}),
                 *answers,
             ),
             parsed=row.predicted is not None,

@@ -49,7 +49,8 @@ def example_line(name: str, scores: Mapping, predictions: Iterable[Prediction], 
 
 
 def percent_unread(scores: Mapping) -> float:
-    """Of all steps; the `parse_failures` of metrics are a mean over subsets, and count failed steps too."""
+    """The percentage of all steps; the `parse_failures` of metrics are a mean over subsets, and count failed steps
+    too."""
     unparsed = sum(row[UNPARSED] for row in scores["confusion"].values())
     return 100 * (unparsed - len(failed_steps(scores))) / scores["official"][OVERALL]["steps"]
 

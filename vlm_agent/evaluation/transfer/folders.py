@@ -7,7 +7,7 @@ from typing import Any
 
 from vlm_agent.datasets.sources.registry import published_subsets
 from vlm_agent.errors import DatasetError
-from vlm_agent.evaluation.identity import AGENT, with_current_keys
+from vlm_agent.evaluation.identity import AGENT
 from vlm_agent.evaluation.offline.plan import job
 
 _SAME = ("shards", "split", "limit", "draw", "dialect")
@@ -47,7 +47,7 @@ def read_evaluations(folders: Mapping[str, Path]) -> list[Evaluation]:
 def _read(name: str, folder: Path) -> Evaluation:
     plan = job(folder).read_plan()
     with job(folder).parsing_plan():
-        identity, settings = with_current_keys(plan["described"]), plan["given"]
+        identity, settings = plan["described"], plan["given"]
         is_finished = AGENT in identity["runs"] and (folder / "metrics.json").is_file()
         data = {key: identity.get(key, settings.get(key)) for key in _SAME}
         found = Evaluation(name, folder, {key: identity[key] for key in ("agent", "language")}, data)

@@ -4,7 +4,6 @@ import base64
 import io
 import threading
 import time
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -20,10 +19,10 @@ from vlm_agent.files.png import encode_png
 from vlm_agent.screens.picture import read_picture
 
 MOST_BYTES = 16 << 20
-"""Of a picture."""
+"""The limit of a picture."""
 
 MOST_CHARACTERS = 2000
-"""Of a goal."""
+"""The limit of a goal."""
 
 
 class QuestionError(UserError):
@@ -58,21 +57,19 @@ class Asking:
                 self._agent = load_agent(self._settings, self._console, readers)
             start = time.monotonic()
             answer = self._agent.act(goal, (), Screen(pixels))
-            seconds = time.monotonic() - start + answer.seconds_on_disk
+            seconds = time.monotonic() - start + answer.diagnostics.seconds_on_disk
         if answer.failed is not None:
             raise QuestionError(f"The agent could not answer: {answer.failed}")
         action, drawn = "no action could be read from the answer", pixels
         if answer.action is not None:
             action = describe_with_place(answer.action)
             drawn = np.asarray(draw_action(Image.fromarray(pixels), answer.action, PREDICTED))
-        thoughts = {} if answer.thoughts is None else asdict(answer.thoughts)
         return {
             "answer": answer.text,
-            "thoughts": {name: text for name, text in thoughts.items() if text},
-            "plan": list(answer.plan),
+            "notes": {name: text for name, text in answer.notes.items() if text},
             "action": action,
             "seconds": round(seconds, 2),
             "tokens": answer.usage.tokens,
-            "from_disk": answer.seconds_on_disk > 0,
+            "from_disk": answer.diagnostics.seconds_on_disk > 0,
             "picture": "data:image/png;base64," + base64.b64encode(encode_png(drawn)).decode(),
         }

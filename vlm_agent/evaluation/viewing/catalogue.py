@@ -26,7 +26,7 @@ from vlm_agent.models.run_layout import trained
 from vlm_agent.training.run_folder.status import read_status
 
 MOST_ENTRIES = 500
-"""Of a page; an online evaluation has one trace per task and run."""
+"""The limit of a page; an online evaluation has one trace per task and run."""
 
 _DEPTH = 6
 _REMEDY = "run the command that wrote it again"
@@ -37,7 +37,7 @@ MOST_PICTURES = 6
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """A folder with something to see. `path`: relative to the viewed folder, `.` for itself. `figures`: the headline,
     of one or several lines. `pages`: names of its pages. `pictures`: names of its first pictures, of a trace its last
     screen. `success`: of a task that a trace is of; None if that is not recorded."""
@@ -54,7 +54,7 @@ class Entry:
         return Path(self.path).parent.as_posix()
 
 
-def entries_in(root: Path) -> list[Entry]:
+def entries_in(root: Path) -> list[CatalogueEntry]:
     """The first `MOST_ENTRIES` entries, by path; the traces of an agent come before those of its controls, and these
     before those of the baselines."""
     return list(
@@ -62,19 +62,19 @@ def entries_in(root: Path) -> list[Entry]:
     )
 
 
-def _entries(root: Path, folder: Path, names: Sequence[str]) -> Iterator[Entry]:
+def _entries(root: Path, folder: Path, names: Sequence[str]) -> Iterator[CatalogueEntry]:
     path = folder.relative_to(root).as_posix()
     kinds = [(kind, figures) for name, kind, figures in KINDS if name in names]
     pictures = [name for name in names if name.endswith(_PICTURES)]
     if any(kind == TRACE for kind, _ in kinds):
-        yield Entry(path, TRACE, _read(_trace, folder), (), tuple(pictures[-1:]), success_of(folder))
+        yield CatalogueEntry(path, TRACE, _read(_trace, folder), (), tuple(pictures[-1:]), success_of(folder))
         return
     pages = tuple(name for name in names if name.endswith(_PAGES))
     if not kinds and (pages or pictures):
         kinds = [("page" if pages else "pictures", lambda _: "")]
     for number, (kind, figures) in enumerate(kinds):
         shown = () if number else (pages, tuple(pictures[:MOST_PICTURES]))
-        yield Entry(path, kind, _read(figures, folder), *shown)
+        yield CatalogueEntry(path, kind, _read(figures, folder), *shown)
 
 
 def trained_runs(root: Path) -> list[Path]:

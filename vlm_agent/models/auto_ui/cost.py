@@ -21,8 +21,16 @@ from typing import Any
 import numpy as np
 
 from vlm_agent.models.auto_ui.model import AutoUiConfig
-from vlm_agent.models.cost import CostModel, Flops, Precision, SourceLoad, Workload, causal_pairs, linear_flops
-from vlm_agent.models.cost.decoder import logit_bytes
+from vlm_agent.models.cost import (
+    CostModel,
+    Flops,
+    Precision,
+    SourceLoad,
+    Workload,
+    causal_pairs,
+    linear_flops,
+    logit_bytes,
+)
 from vlm_agent.recipe.model import Lora, TrainedParts
 
 Map = tuple[int, int]
@@ -30,7 +38,7 @@ Map = tuple[int, int]
 
 
 def workload(sources: Sequence[int], targets: Sequence[int], vectors: Sequence[int]) -> Workload:
-    """Of sentences with these numbers of source tokens, target tokens and feature vectors."""
+    """The workload of sentences with these numbers of source tokens, target tokens and feature vectors."""
     source, target, seen = (np.asarray(counts, np.int64) for counts in (sources, targets, vectors))
     read = SourceLoad(
         tokens=int(source.sum()),
@@ -145,7 +153,8 @@ class AutoUiCost(CostModel):
         return round(kept + max(encoder, decoder) + fusion + logits)
 
     def token_bytes(self, train: TrainedParts, lora: Lora, precision: Precision, cross: bool = False) -> int:
-        """Of one layer and token, without scores. `cross`: of the decoder, keys and values of the source excluded."""
+        """Activations of one layer and token, without scores. `cross`: in the decoder, without keys and values of the
+        source."""
         width, attentions = precision.bytes, 2 if cross else 1
         copies = 1 + attentions if not precision.bf16 else 3 + self.gates + 2 * (attentions - 1)
         inputs = 0 if train.language_model == "frozen" else width * copies * self.width
@@ -157,12 +166,12 @@ class AutoUiCost(CostModel):
         return norms + inputs + adapters + heads + forward + self.width * (1 + attentions) + self.ffn
 
     def cross_bytes(self, train: TrainedParts, precision: Precision) -> int:
-        """Of one decoder layer and source token: keys, values and, in mixed precision, copies of their input."""
+        """Activations of one decoder layer and source token: keys, values and, in mixed precision, copies of input."""
         copies = 2 if precision.bf16 and train.language_model != "frozen" else 0
         return precision.bytes * (2 * self.inner + copies * self.width)
 
     def score_bytes(self, pairs: int, precision: Precision) -> int:
-        """Of one layer: the bias of each score, and a mask of dropout."""
+        """Activations of one layer: the bias of each score, and a mask of dropout."""
         return pairs * self.heads * (4 + (2 if precision.bf16 else 0) + 1)
 
     def fusion_bytes(self, load: Workload, precision: Precision) -> int:

@@ -1,7 +1,6 @@
 """The Auto-UI family: a T5 from a checkpoint or a configuration, with a fusion of screen features."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import cast as cast_type
 
 import torch
@@ -17,7 +16,7 @@ from vlm_agent.models.auto_ui.model import AutoUi, AutoUiConfig, T5HeadApart, ch
 from vlm_agent.models.auto_ui.word_embeddings import copy_coordinates, copy_word_embeddings
 from vlm_agent.models.family import ModelFamily, Processor, saved_model_type
 from vlm_agent.models.features import feature_shape
-from vlm_agent.models.pretrained import complete_model, configuration, whole_configuration, whole_model
+from vlm_agent.models.pretrained import configuration, source_configuration, whole_model
 from vlm_agent.models.weights.precision import cast
 from vlm_agent.recipe.model import FeatureSettings, ModelRecipe, Source
 from vlm_agent.sentences.image_sizes import FixedScreens
@@ -38,7 +37,7 @@ class AutoUiFamily(ModelFamily):
             text = configuration(source, _KEY, vocab_size=len(tokenizer), **marks)
         else:
             _check_model_type(source)
-            text = whole_configuration(source, _KEY)
+            text = source_configuration(source, _KEY)
         _check_dtype(text, f"model.{_KEY}.checkpoint {source.checkpoint!r}")
         if isinstance(text, AutoUiConfig):
             config = _with_features(text, features)
@@ -80,9 +79,6 @@ class AutoUiFamily(ModelFamily):
 
     def notes(self, model: PreTrainedModel) -> Sequence[str]:
         return _own(model).notes
-
-    def load(self, folder: Path) -> PreTrainedModel:
-        return self.prepare(complete_model(AutoUi, folder, str(folder)))
 
     def prepare(self, model: PreTrainedModel) -> PreTrainedModel:
         _check_dtype(model, "the model")

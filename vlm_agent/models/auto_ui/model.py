@@ -19,7 +19,7 @@ from transformers.models.t5.modeling_t5 import T5ForConditionalGeneration, T5Sta
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.decoding import CACHE
 from vlm_agent.models.loss import SupervisedOutput, supervise
-from vlm_agent.models.weights import zero3
+from vlm_agent.models.weights.precision import seen_dtype
 from vlm_agent.sentences import IGNORED
 
 
@@ -114,7 +114,7 @@ class Fusion(nn.Module):
 
         Computes in the dtype of its own weights, which train in float32 beside a frozen T5 in bfloat16.
         """
-        dtype = zero3.dtype(cast("nn.Parameter", self.image_dense.weight))
+        dtype = seen_dtype(cast("nn.Parameter", self.image_dense.weight))
         own, seen = text.to(dtype), self.image_dense(features.to(dtype))
         attended = self.mha_layer(own, seen, mask)
         gate = torch.sigmoid(self.gate_dense(torch.cat([own, attended], dim=-1)))
@@ -212,8 +212,6 @@ class AutoUi(PreTrainedModel):
     _supports_sdpa = True
     _no_split_modules = ["T5Block"]  # noqa: RUF012 (transformers' own shape)
     _tied_weights_keys = {"t5.lm_head.weight": "t5.shared.weight"}  # noqa: RUF012 (transformers' own shape)
-    # Trainer then passes `num_items_in_batch`: under accumulation every supervised token has the same weight.
-    accepts_loss_kwargs = True
 
     def __init__(self, config: AutoUiConfig, t5: T5ForConditionalGeneration | None = None) -> None:
         """`t5`: trained weights; None: random ones."""
@@ -299,7 +297,7 @@ class AutoUi(PreTrainedModel):
 
         transformers would read back whether it is all True, once per stack.
         """
-        dtype = zero3.dtype(cast("nn.Parameter", self.t5.shared.weight))
+        dtype = seen_dtype(cast("nn.Parameter", self.t5.shared.weight))
         queries, keys = (torch.empty(*one.shape, 0, dtype=dtype, device=ids.device) for one in (ids, attention_mask))
         prepared = create_bidirectional_mask(
             self.t5.encoder.config,
@@ -312,9 +310,8 @@ class AutoUi(PreTrainedModel):
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         text = self.config.text_config
-        hidden = hidden.to(
-            zero3.dtype(cast("nn.Parameter", self.t5.lm_head.weight))
-        )  # a norm that trains returns float32
+        # A norm that trains returns float32.
+        hidden = hidden.to(seen_dtype(cast("nn.Parameter", self.t5.lm_head.weight)))
         return self.t5.lm_head(hidden * text.d_model**-0.5 if text.scale_decoder_outputs else hidden)
 
 

@@ -29,11 +29,9 @@ def copy_coordinates(
     Coordinates that the base's vocabulary contains keep the embedding of that token. Call it after
     `copy_word_embeddings`, which checks the base.
     """
-    layout = checked(base_folder(base))
-    own = saved_tokenizer(layout)
-    theirs = read_recipe(layout.recipe).action_language.build().vocabulary()
+    own, table = _words_of(base)
+    theirs = read_recipe(checked(base_folder(base)).recipe).action_language.build().vocabulary()
     shared = {one.piece for one in theirs.coordinates}
-    table = cast("torch.Tensor", build_model(ModelRecipe(base=base), own).get_input_embeddings().weight)
     embeddings = model.t5.shared.weight
     for axis in (0, 1):
         sources = theirs.axis(axis)
@@ -53,8 +51,7 @@ def copy_word_embeddings(base: str, model: AutoUi, tokenizer: PreTrainedTokenize
     `base`: the name of an embedded model, or the path of a run. Raises CheckpointError if its embeddings have another
     width, or no token is shared, and what `build_model` raises.
     """
-    own = saved_tokenizer(checked(base_folder(base)))
-    table = cast("torch.Tensor", build_model(ModelRecipe(base=base), own).get_input_embeddings().weight)
+    own, table = _words_of(base)
     embeddings = model.t5.shared.weight
     if table.shape[1] != embeddings.shape[1]:
         raise CheckpointError(
@@ -67,3 +64,10 @@ def copy_word_embeddings(base: str, model: AutoUi, tokenizer: PreTrainedTokenize
         raise CheckpointError(f"model.word_embeddings {base}: no token is in both vocabularies; remove word_embeddings")
     embeddings[[ours[token] for token in shared]] = table[[theirs[token] for token in shared]].to(embeddings.dtype)
     return f"word embeddings: {len(shared)} of {len(ours)} tokens start from {base}'s"
+
+
+def _words_of(base: str) -> tuple[PreTrainedTokenizerBase, torch.Tensor]:
+    """The base's tokenizer, and its table of embeddings (tokens, width)."""
+    tokenizer = saved_tokenizer(checked(base_folder(base)))
+    model = build_model(ModelRecipe(base=base), tokenizer)
+    return tokenizer, cast("torch.Tensor", model.get_input_embeddings().weight)

@@ -12,22 +12,23 @@ from typing import Any, cast
 
 import yaml
 from huggingface_hub import ModelCard, ModelCardData
-from huggingface_hub.utils import HFValidationError, validate_repo_id
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
 from vlm_agent.datasets.shards.dataset import title_of
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files import atomic_write
-from vlm_agent.models.card.licence import licence_of_bases
 from vlm_agent.models.card.markdown import code, plain, portable, table
 from vlm_agent.models.card.scores import Scores
 from vlm_agent.models.card.usage import HEADING, how_to_use, is_adapter
-from vlm_agent.models.run_layout import CARD, EMBEDDED, MODEL_FOLDER, trained
+from vlm_agent.models.hub import cached_path, is_hub_name
+from vlm_agent.models.run_layout import CARD, EMBEDDED, MODEL_FOLDER, base_folder, trained
 from vlm_agent.models.weights.origin import read_sources
 from vlm_agent.recipe.run import Recipe, read_recipe
 
 TAGS = ["vlm-agent", "gui-agent", "android"]
 _SCORES = "## Scores"
+_LICENCE = re.compile(r"[a-z0-9][a-z0-9.-]*")
+_LICENCE_KEYS = ("license", "license_name", "license_link")
 
 _LIMITS = """\
 ## Limitations
@@ -188,7 +189,7 @@ def _data_facts(recipe: Recipe, record: Mapping[str, Any]) -> list[tuple[str, ob
         mixture = ", ".join(f"{subset} {share:g}" for subset, share in data.mixture.items())
         rows.append(("mixture", mixture or "every subset"))
     else:
-        rows.append(("data", "drawn by vlm-agent" if data.drawn is not None else "chats"))
+        rows.append(("data", "chats" if data.chats is not None else "made during training"))
     if (reads := record.get("figures", {}).get("reads")) is not None:
         rows.append(("read in training", reads))
     return rows
@@ -211,14 +212,6 @@ def hub_names(sources: Mapping[str, Mapping[str, str]], recipe: Recipe) -> dict[
     return {key: name for key, name in (names | recipe.model.published).items() if is_hub_name(name)}
 
 
-def is_hub_name(name: str) -> bool:
-    try:
-        validate_repo_id(name)
-    except HFValidationError:
-        return False
-    return True
-
-
 def _library(folder: Path, bases: Mapping[str, str]) -> str:
     """The library that loads model/, for the Hub's example code."""
     if is_adapter(folder):
@@ -233,3 +226,37 @@ def _command(record: Mapping[str, Any]) -> list[str]:
     start = words.index("train") if "train" in words else None
     arguments = ["train", "--config", "recipe.yaml"] if start is None else words[start:]
     return ["vlm-agent", *portable(arguments)]
+
+
+def licence_of_bases(sources: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """The metadata of the licence: that of the bases, from the card beside each. Empty if a base states none, or two
+    bases state different ones."""
+    found = [_stated(_card_of(key, source["checkpoint"], source.get("commit"))) for key, source in sources.items()]
+    return found[0] if found and all(one == found[0] for one in found) else {}
+
+
+def checked_licence(name: str) -> str:
+    """`name`, if it can be an identifier of the Hub. Raises CheckpointError for another text."""
+    if not _LICENCE.fullmatch(name):
+        raise CheckpointError(f"{name!r} is no identifier of a licence on the Hub, such as apache-2.0, mit or other")
+    return name
+
+
+def _card_of(key: str, checkpoint: str, commit: str | None) -> Path | None:
+    """The card of a base: in its folder, or in the hub's cache."""
+    folder = base_folder(checkpoint) if key == "base" else Path(checkpoint)
+    if commit is None:
+        return folder / CARD
+    return cached_path(checkpoint, CARD, commit or None)
+
+
+def _stated(card: Path | None) -> dict[str, str]:
+    """{} for a card that states none, or cannot be read: it is a file of others, which may hold anything."""
+    try:
+        if card is None or not card.is_file():
+            return {}
+        data = ModelCard(card.read_text(encoding="utf-8"), ignore_metadata_errors=True).data.to_dict()
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    words = {key: data[key] for key in _LICENCE_KEYS if isinstance(data.get(key), str) and data[key].isprintable()}
+    return words if _LICENCE.fullmatch(words.get("license", "")) else {}

@@ -57,7 +57,7 @@ class Scores:
         )
 
     def results(self) -> list[EvalResult]:
-        """Of the model itself, without controls and baselines."""
+        """The results of the model itself, without controls and baselines."""
         data = " ".join(str(portable(self.data)).split())
         return [
             EvalResult(

@@ -17,9 +17,10 @@ import yaml
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files import atomic_folder, is_free
 from vlm_agent.files.checked_json import read_checked, write_checked
-from vlm_agent.models.card.card import hub_names, is_hub_name, with_published
+from vlm_agent.models.card.card import hub_names, with_published
 from vlm_agent.models.card.markdown import portable
 from vlm_agent.models.card.usage import is_adapter
+from vlm_agent.models.hub import is_hub_name
 from vlm_agent.models.run_layout import (
     BASE_FOLDER,
     CARD,
@@ -33,8 +34,7 @@ from vlm_agent.models.run_layout import (
     trained,
 )
 from vlm_agent.models.weights.adapters import ADAPTER_CONFIG, name_base
-from vlm_agent.models.weights.learned import LEARNED_FILE
-from vlm_agent.models.weights.origin import SOURCES_FILE, read_sources
+from vlm_agent.models.weights.origin import LEARNED_FILE, SOURCES_FILE, read_sources
 from vlm_agent.recipe.run import Recipe
 
 _FILES = (CARD, FEATURES_FILE, LEARNED_FILE, REFERENCES_FILE)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
-from vlm_agent.episodes import Action, CoatTexts, Episode, PlanTexts, Step, UiElement
+from vlm_agent.episodes import Action, Episode, Step, UiElement
 from vlm_agent.models.build import load_sentences
 from vlm_agent.models.card.markdown import code, plain
 from vlm_agent.models.family import family_of_recipe
@@ -198,10 +198,10 @@ def example(steps: int) -> Episode:
     names = enumerate(("Network", "Devices", "Sound"))
     elements = tuple(UiElement((0.1 * row, 0.05, 0.08, 0.5), name) for row, name in names)
     actions = (Action.tap(0.14, 0.3), Action.swipe((0.8, 0.5), (0.2, 0.5)), Action.complete())
-    texts = CoatTexts(think="Bluetooth is a setting of devices.", action="Tap on Devices.")
-    plan = PlanTexts(("Open Devices", "Turn on Bluetooth"), "Open Devices")
+    notes = {"think": "Bluetooth is a setting of devices.", "action": "Tap on Devices."}
+    notes |= {"plan": "Open Devices\nTurn on Bluetooth", "step": "Open Devices"}
     screen = np.zeros((8, 4, 3), np.uint8)
-    shown = tuple(Step(screen, action, elements, "", texts, plan=plan) for action in actions[:steps])
+    shown = tuple(Step(screen, action, elements, "", notes) for action in actions[:steps])
     return Episode("", "", "Turn on Bluetooth", shown)
 
 

@@ -116,7 +116,7 @@ class Tower:
         return read_preprocessing(content, default, f"{PREPROCESSOR} of {files.name}")
 
     def _published_preprocessing(self, image_size: int) -> Preprocessing:
-        """As the published processors, at the size that the tower was trained with."""
+        """The preprocessing of the published processors, at the size that the tower was trained with."""
         if not self.crops:
             return Preprocessing((image_size, image_size), None, self.resample, self.mean, self.std)
         if self.resize is None:

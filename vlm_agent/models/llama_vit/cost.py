@@ -11,8 +11,7 @@ from typing import cast
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from vlm_agent.models.cost import Flops, Precision
-from vlm_agent.models.cost.decoder import DecoderOnlyCost, decoder_shape
+from vlm_agent.models.cost import DecoderOnlyCost, Flops, Precision, decoder_shape
 from vlm_agent.models.llama_vit.model import LlamaViT, LlamaViTConfig
 from vlm_agent.models.weights.adapters import choose_trained_weights, without_adapter
 from vlm_agent.models.weights.zero3 import without_zero3_partitioning
@@ -36,7 +35,7 @@ class LlamaViTCost(DecoderOnlyCost):
 
 @lru_cache(maxsize=16)
 def screen_flops(config: str, train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
-    """Of one screen through the encoder and projector of a `LlamaViTConfig`, as JSON."""
+    """The FLOPs of one screen through the encoder and projector of a `LlamaViTConfig`, as JSON."""
     model = _screen_model(config, train, rank)
     with FlopCounterMode(display=False) as counter:
         seen, _ = model.see(torch.empty(1, 3, *model.config.screen_size, device="meta"))

@@ -15,7 +15,7 @@ from vlm_agent.models.llama_vit.decoder import LlamaViTDecoder
 from vlm_agent.models.llama_vit.from_scratch import initialise
 from vlm_agent.models.llama_vit.model import LlamaViT, LlamaViTConfig
 from vlm_agent.models.llama_vit.projectors import projector_kind
-from vlm_agent.models.pretrained import language_configuration, language_model, vision_configuration, vision_tower
+from vlm_agent.models.pretrained import language_model, source_configuration, vision_configuration, vision_tower
 from vlm_agent.models.starting_heads import LOGIT_SHARE
 from vlm_agent.models.weights.precision import cast, exact_depthwise
 from vlm_agent.recipe.model import ModelRecipe
@@ -46,7 +46,7 @@ class LlamaViTFamily(ModelFamily):
                     "min_pixels and max_pixels: this model sees every screen at one size; remove them"
                 )
             return super().configure(recipe, tokenizer)
-        text = language_configuration(recipe.language_model)
+        text = source_configuration(recipe.language_model, "language_model")
         if recipe.language_model.config is not None:
             text.vocab_size = len(tokenizer)
         return _composite(recipe, vision_configuration(recipe.vision), text)
@@ -72,9 +72,6 @@ class LlamaViTFamily(ModelFamily):
         choose_attention(_own(model).vision, _own(model).language_model)
         exact_depthwise(_own(model).vision)
         return model
-
-    def use_masked_attention(self, model: PreTrainedModel) -> None:
-        _own(model).language_model.set_attn_implementation("sdpa")
 
     def processor(self, config: PretrainedConfig) -> Processor:
         kind = projector_kind(config.projector)

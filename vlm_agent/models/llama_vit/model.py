@@ -19,12 +19,11 @@ from torch.nn import functional
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from vlm_agent.errors import CheckpointError
-from vlm_agent.models.attention import packed_options
+from vlm_agent.models.attention import packed_options, to_device
 from vlm_agent.models.llama_vit.projectors import merged, projector_kind
-from vlm_agent.models.loss import SupervisedOutput, supervise
+from vlm_agent.models.loss import SupervisedOutput, filled, supervise
 from vlm_agent.models.pretrained import explain_missing_extras
-from vlm_agent.models.transfer import filled, to_device
-from vlm_agent.models.weights import zero3
+from vlm_agent.models.weights.precision import seen_dtype
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
 from vlm_agent.sentences.packing import places
 
@@ -104,8 +103,6 @@ class LlamaViT(PreTrainedModel):
     _supports_sdpa = True
     _supports_flash_attn = True
     _no_split_modules = ["LlamaDecoderLayer", "Qwen2DecoderLayer"]  # noqa: RUF012 (transformers' own shape)
-    # Trainer then passes `num_items_in_batch`: under accumulation every supervised token has the same weight.
-    accepts_loss_kwargs = True
 
     vision: PreTrainedModel
     language_model: PreTrainedModel
@@ -156,18 +153,12 @@ class LlamaViT(PreTrainedModel):
 
     def _normalise(self, screens: torch.Tensor) -> torch.Tensor:
         # Cast first: in mixed precision on a CPU, normalising in float32 takes a tenth of a training step.
-        autocast = torch.is_autocast_enabled(screens.device.type)
-        dtype = (
-            torch.get_autocast_dtype(screens.device.type) if autocast else zero3.dtype(next(self.vision.parameters()))
-        )
+        kind, own = screens.device.type, seen_dtype(next(self.vision.parameters()))
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else own
         pixels = screens.to(dtype=dtype, memory_format=torch.channels_last)
-        scale, shift = (
-            to_device(values, screens.device, dtype).view(3, 1, 1)
-            for values in (
-                [1 / (255 * std) for std in self.config.image_std],
-                [-mean / std for mean, std in zip(self.config.image_mean, self.config.image_std, strict=True)],
-            )
-        )
+        means, stds = self.config.image_mean, self.config.image_std
+        factors = [1 / (255 * std) for std in stds], [-mean / std for mean, std in zip(means, stds, strict=True)]
+        scale, shift = (to_device(values, screens.device, dtype).view(3, 1, 1) for values in factors)
         return pixels.mul_(scale).add_(shift)
 
     def _feature_map(self, pixels: torch.Tensor) -> torch.Tensor:
@@ -195,7 +186,8 @@ class LlamaViT(PreTrainedModel):
         positions do not match in number.
         """
         at = places(input_ids == SCREEN_TOKEN) if screen_places is None else screen_places
-        embeddings, tokens = self._embed_words(input_ids), self._tokens(screens)
+        embeddings = self._embed_words(input_ids)
+        tokens = 0 if screens is None else len(screens) * self.config.tokens_per_screen
         if len(at) != tokens:
             raise ValueError(f"the sequence has places for {len(at)} visual tokens, the screens have {tokens}")
         if screens is None or not tokens:
@@ -211,9 +203,6 @@ class LlamaViT(PreTrainedModel):
         """Embeddings (B, L, hidden), those of visual tokens to be replaced."""
         return self.get_input_embeddings()(input_ids.masked_fill(input_ids == SCREEN_TOKEN, 0))
 
-    def _tokens(self, screens: torch.Tensor | None) -> int:
-        return 0 if screens is None else len(screens) * self.config.tokens_per_screen
-
     def forward(
         self,
         input_ids: torch.Tensor,
@@ -222,7 +211,6 @@ class LlamaViT(PreTrainedModel):
         element_labels: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
         position_ids: torch.Tensor | None = None,
-        logits_to_keep: int | torch.Tensor = 0,
         num_items_in_batch: torch.Tensor | int | None = None,
         cu_seqlens: np.ndarray | None = None,
         loss_weights: torch.Tensor | None = None,
@@ -233,8 +221,7 @@ class LlamaViT(PreTrainedModel):
         """`input_ids` int64 (B, L) with `SCREEN_TOKEN`s; `screens` uint8 (N, 3, height, width); `labels` int64 (B, L).
 
         `labels[b, i]` is the target token at position i, unshifted, or `IGNORED`.
-        With labels, logits exist only at supervised positions, flattened in reading order. Without, `logits_to_keep`
-        selects: 0 all positions, n the last n, a tensor those indices.
+        With labels, logits exist only at supervised positions, flattened in reading order; without, at all positions.
         `loss_weights` float (B, L) weighs the loss of each token, all 1 by default. `num_items_in_batch`: the sum of
         the weights of all batches whose gradients are summed; the losses of these batches add up to the weighted mean.
         `cu_seqlens`: the bounds of the sentences that the one row holds end to end, `screen_places`, `target_places`:
@@ -250,9 +237,7 @@ class LlamaViT(PreTrainedModel):
         )
         hidden = decoded.last_hidden_state
         if labels is None:
-            kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-            kept = slice(None) if isinstance(kept, slice) and logits_to_keep == 0 else kept
-            return SupervisedOutput(logits=self.logits(hidden[:, kept]))
+            return SupervisedOutput(logits=self.logits(hidden))
         output = supervise(hidden, labels, self.logits, num_items_in_batch, loss_weights, places=target_places)
         if self.config.element_loss and self.training and element_labels is not None and seen is not None:
             element_loss = self.name_elements(seen, element_labels, element_places)

@@ -6,8 +6,7 @@ from itertools import pairwise
 
 from transformers import PretrainedConfig
 
-from vlm_agent.models.cost import Flops, Precision, attention_flops, linear_flops
-from vlm_agent.models.cost.decoder import DecoderOnlyCost, decoder_shape
+from vlm_agent.models.cost import DecoderOnlyCost, Flops, Precision, attention_flops, decoder_shape, linear_flops
 from vlm_agent.recipe.model import TrainedParts
 
 
@@ -90,7 +89,7 @@ def _trained_layers_bytes(tower: TowerShape, width: int, checkpointing: bool) ->
 
 
 def tower_flops(tower: TowerShape, train: TrainedParts, rank: int, size: tuple[int, int], checkpointing: bool) -> Flops:
-    """Of one screen of `size` patches (rows, columns) through a tower and its mergers."""
+    """The FLOPs of one screen of `size` patches (rows, columns) through a tower and its mergers."""
     patches, tokens = size[0] * size[1], tower.tokens(*size)
     kind, trained = train.vision, train.vision != "frozen"
     stem = linear_flops([(tower.patch_values, tower.width)], patches, "full" if kind == "full" else "frozen", 0, False)

@@ -8,7 +8,7 @@ from accelerate.utils import send_to_device
 from torch.nn import functional
 from transformers import Cache
 
-from vlm_agent.models.decoding import CACHE, LOGITS_AT_ONCE, Prefill, PrefilledSequence, growing_cache
+from vlm_agent.models.decoding import CACHE, LOGITS_AT_ONCE, Prefill, PrefilledSequence, accept_masks, growing_cache
 from vlm_agent.models.qwen_vl.model import ReadsScreens
 from vlm_agent.models.qwen_vl.processor import QwenVLCollator
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence
@@ -16,10 +16,9 @@ from vlm_agent.sentences.packing import pad, places
 
 
 class QwenVLDecoder:
-    """Needs an attention implementation that accepts masks: "sdpa", not flash-attn."""
-
     def __init__(self, model: ReadsScreens) -> None:
         self._model, self._collate = model, QwenVLCollator(model.config)
+        accept_masks(model.language_model)
         self.prepare_screen = self._collate.prepare_screen
 
     def prefill(self, sentences: Sequence[Sentence]) -> Prefill:

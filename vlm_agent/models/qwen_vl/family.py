@@ -9,7 +9,7 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from vlm_agent.models.attention import choose_attention
 from vlm_agent.models.family import ModelFamily, Processor, source_of
-from vlm_agent.models.pretrained import whole_configuration
+from vlm_agent.models.pretrained import source_configuration
 from vlm_agent.models.qwen_vl.cost import QwenVLCost, TowerShape, qwen2_5_tower, qwen2_tower, qwen3_tower
 from vlm_agent.models.qwen_vl.decoder import QwenVLDecoder
 from vlm_agent.models.qwen_vl.model import (
@@ -37,7 +37,7 @@ class QwenVLFamily(ModelFamily):
     def configure(self, recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
         """The limits of a screen's pixels are part of the configuration and saved with it, so that nothing that loads
         the model can use others."""
-        config = whole_configuration(source_of(recipe), **_from_tokenizer(recipe, tokenizer))
+        config = source_configuration(source_of(recipe), **_from_tokenizer(recipe, tokenizer))
         config.min_pixels = MIN_PIXELS if recipe.min_pixels is None else recipe.min_pixels
         config.max_pixels = MAX_PIXELS if recipe.max_pixels is None else recipe.max_pixels
         return config
@@ -50,9 +50,6 @@ class QwenVLFamily(ModelFamily):
 
     def save_for_serving(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
         save_for_serving(_rows(model), tokenizer, _pixel_limits(model.config), folder)
-
-    def use_masked_attention(self, model: PreTrainedModel) -> None:
-        _rows(model).language_model.set_attn_implementation("sdpa")
 
     def processor(self, config: PretrainedConfig) -> Processor:
         vision = config.vision_config

@@ -12,23 +12,20 @@ import torch
 import transformers
 from torch import nn
 from transformers import PreTrainedModel
+from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 
-from vlm_agent.models.attention import packed_options
-from vlm_agent.models.attention.packed_rows import ReadsRows
-from vlm_agent.models.loss import SupervisedOutput, supervise
-from vlm_agent.models.qwen_vl.tower_inputs import tower_options
-from vlm_agent.models.qwen_vl.vision_kernels import add_deepstack_by_index
-from vlm_agent.models.transfer import filled, to_device
-from vlm_agent.models.weights import zero3
+from vlm_agent.models.attention import packed_options, to_device
+from vlm_agent.models.loss import ReadsRows, SupervisedOutput, filled, supervise
+from vlm_agent.models.qwen_vl.vision_kernels import add_deepstack_by_index, tower_options
+from vlm_agent.models.weights.precision import seen_dtype
 from vlm_agent.sentences import SCREEN_TOKEN
 from vlm_agent.sentences.packing import places
 
-IMAGE_MEAN = (0.48145466, 0.4578275, 0.40821073)
-IMAGE_STD = (0.26862954, 0.26130258, 0.27577711)
-"""Of CLIP, which Qwen2-VL and Qwen2.5-VL take."""
+IMAGE_MEAN, IMAGE_STD = tuple(OPENAI_CLIP_MEAN), tuple(OPENAI_CLIP_STD)
+"""Qwen2-VL and Qwen2.5-VL take the values of CLIP."""
 
 IMAGE_MEAN_3 = IMAGE_STD_3 = (0.5, 0.5, 0.5)
-"""Of Qwen3-VL."""
+"""The values of Qwen3-VL."""
 
 
 class ReadsScreens(ReadsRows):
@@ -137,7 +134,7 @@ class ReadsScreens(ReadsRows):
         mean, std = (to_device(values, patches.device).view(3, 1, 1, 1) for values in (self.image_mean, self.image_std))
         frames = self.config.vision_config.temporal_patch_size
         pixels = ((patches.unsqueeze(2) / 255 - mean) / std).expand(-1, -1, frames, -1, -1)
-        return pixels.flatten(1).to(zero3.dtype(next(self.vision.parameters())))
+        return pixels.flatten(1).to(seen_dtype(next(self.vision.parameters())))
 
 
 class Qwen2VLForConditionalGeneration(ReadsScreens, transformers.Qwen2VLForConditionalGeneration):

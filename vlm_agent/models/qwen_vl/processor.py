@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from transformers import PretrainedConfig
 
-from vlm_agent.models.qwen_vl.tower_inputs import tower_inputs
+from vlm_agent.models.qwen_vl.vision_kernels import tower_inputs
 from vlm_agent.sentences import SCREEN_TOKEN, Sentence
 from vlm_agent.sentences.packing import pack
 from vlm_agent.sentences.templates import ChatTemplate

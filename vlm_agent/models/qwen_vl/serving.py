@@ -9,6 +9,7 @@ apply unless a request overrides it: a fine-tuned model would see and answer oth
 """
 
 import json
+from copy import copy
 from pathlib import Path
 
 from transformers import GenerationConfig, PreTrainedTokenizerBase
@@ -40,7 +41,7 @@ CHAT_TEMPLATE = """\
 {{- '<|im_start|>assistant\\n' -}}
 {%- endif -%}
 """
-"""Of a conversation in the words of training, the text that training wrote; published tokenizers have no start mark."""
+"""Writes a conversation in the words of training as training wrote it; published tokenizers have no start mark."""
 
 
 def save_for_serving(
@@ -70,11 +71,9 @@ def save_for_serving(
         "resample": 3,  # bicubic
     }
     (folder / PREPROCESSOR_FILE).write_text(json.dumps(processor, indent=2) + "\n", encoding="utf-8")
-    own, tokenizer.chat_template = tokenizer.chat_template, CHAT_TEMPLATE
-    try:
-        tokenizer.save_pretrained(folder)
-    finally:
-        tokenizer.chat_template = own
+    served = copy(tokenizer)
+    served.chat_template = CHAT_TEMPLATE
+    served.save_pretrained(folder)
     end_mark = tokenizer.convert_tokens_to_ids(CHAT_TURNS.end)
     ends = list(dict.fromkeys([end_mark, tokenizer.eos_token_id]))
     GenerationConfig(do_sample=False, eos_token_id=ends, pad_token_id=tokenizer.pad_token_id).save_pretrained(folder)

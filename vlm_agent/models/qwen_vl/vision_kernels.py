@@ -1,11 +1,14 @@
-"""Faster equivalents of two operations of transformers' Qwen-VL vision towers; weights and their names stay.
+"""Faster equivalents of operations of transformers' Qwen-VL vision towers; weights and their names stay.
 
+Sizes: what a tower computes from the sizes of screens alone is computed where rows are collated (`tower_inputs`);
+transformers would read the sizes back from the GPU. Its towers accept each of these under its own name instead
+(`transformers.vision_utils`).
 Patch embedding: a Conv3d whose stride is its kernel is a matrix product of flattened patches, and cuDNN runs it many
 times slower than that product (pytorch/pytorch#174051).
 Attention: without flash-attn, transformers calls SDPA once per segment (a screen, or a window of Qwen2.5-VL) and reads
 the segment bounds back from the GPU in every layer. Here a layer is one call of torch's variable-length kernel
-(`models/attention/varlen.py`); where that cannot run, all segments of equal length share one SDPA call. The bounds come
-from the host (`tower_inputs.py`), else they are read back once per forward pass. A CPU keeps the loop: a call costs
+(`models/attention.py`); where that cannot run, all segments of equal length share one SDPA call. The bounds come
+from the host (`tower_inputs`), else they are read back once per forward pass. A CPU keeps the loop: a call costs
 little there, and sorting tokens by the length of their segment takes longer than it saves.
 Deepstack (Qwen3-VL): transformers adds features to the visual tokens under a mask, and waits for the GPU to count it;
 here they are added by index.
@@ -22,12 +25,17 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.weak import WeakTensorKeyDictionary
-from transformers import AttentionInterface, PreTrainedModel
+from transformers import AttentionInterface, PretrainedConfig, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.vision_utils import (
+    get_vision_cu_seqlens,
+    get_vision_interpolation_indices_and_weights,
+    get_vision_position_ids,
+    get_vision_window_index,
+)
 
-from vlm_agent.models.attention import varlen
-from vlm_agent.models.attention.varlen import Bounds
-from vlm_agent.models.transfer import to_device
+from vlm_agent.models import attention
+from vlm_agent.models.attention import Bounds, to_device
 
 LOOP_DEVICES = {"cpu"}
 
@@ -107,9 +115,42 @@ _SEGMENTS: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 """Bounds tensor -> its Segments: all layers of a forward pass share the same tensors."""
 
 
-def remember(bounds: Bounds) -> None:
-    """Lets attention layers that read `bounds.device` find its values on the host."""
-    _SEGMENTS[bounds.device] = Segments(bounds)
+_LONGEST = {"cu_seqlens": "max_seqlen", "cu_window_seqlens": "max_window_seqlen"}
+"""The argument for the bounds of segments → the argument for the longest segment."""
+
+
+def tower_inputs(grids: torch.Tensor, vision: PretrainedConfig) -> dict[str, Any]:
+    """The inputs that follow from `grids`, int64 (screens, 3) on the CPU: time, rows and columns of patches.
+
+    `position_ids` int64 (patches, 2); `cu_seqlens` int32 (screens + 1,). Qwen2.5-VL: `window_index` int64 (visual
+    tokens,), `cu_window_seqlens` int32 (windows + 1,). Qwen3-VL: `interp_indices` int64 and `interp_weights` float32
+    (patches, 4). Bounds are NumPy arrays and stay on the host.
+    """
+    merge = vision.spatial_merge_size
+    inputs: dict[str, Any] = {
+        "position_ids": get_vision_position_ids(grids, merge),
+        "cu_seqlens": get_vision_cu_seqlens(grids).numpy(),
+    }
+    if hasattr(vision, "window_size"):
+        inputs["window_index"], windows = get_vision_window_index(grids, merge, vision.window_size, vision.patch_size)
+        inputs["cu_window_seqlens"] = windows.numpy()
+    if hasattr(vision, "num_position_embeddings"):
+        side = int(vision.num_position_embeddings**0.5)
+        inputs["interp_indices"], inputs["interp_weights"] = get_vision_interpolation_indices_and_weights(
+            grids, side, align_corners=True, spatial_merge_size=merge
+        )
+    return inputs
+
+
+def tower_options(inputs: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """The keyword arguments of a tower for `tower_inputs`, whose tensors are on the device already."""
+    options = dict(inputs)
+    for name, longest in _LONGEST.items():
+        if name in inputs:
+            bounds = Bounds.on(device, inputs[name])
+            _SEGMENTS[bounds.device] = Segments(bounds)  # where attention layers find the values on the host
+            options |= {name: bounds.device, longest: bounds.longest}
+    return options
 
 
 def batch_segments(vision: nn.Module) -> bool:
@@ -170,8 +211,10 @@ def batched_segments(
     """
     if segments is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
-    if varlen.can_run(query, options.get("dropout", 0.0)):
-        return varlen.attend(query, key, value, segments.bounds, causal=False, scaling=options.get("scaling")), None
+    if attention.can_run_kernel(query, options.get("dropout", 0.0)):
+        return attention.run_kernel(
+            query, key, value, segments.bounds, causal=False, scaling=options.get("scaling")
+        ), None
     tokens = [tensor.squeeze(0).transpose(0, 1) for tensor in (query, key, value)]  # each (L, heads, head width)
     if segments.order is not None:
         tokens = [tensor.index_select(0, segments.order) for tensor in tokens]

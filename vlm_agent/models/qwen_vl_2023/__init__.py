@@ -1,7 +1,7 @@
 """Qwen-VL (2023), the base of the paper's UI-VLM, without the remote code of its checkpoint.
 
 It is a `LlamaViT` with the vision tower and the resampler of this package and transformers' Qwen2. `convert` writes a
-folder for `LlamaViT.from_pretrained` from the published one. docs/qwen_vl_2023.md describes the mapping and what is
+folder for `LlamaViT.from_pretrained` from the published one. README.md describes the mapping and what is
 left out.
 
 Source: Bai et al., "Qwen-VL", arXiv 2308.12966, and the published configuration, weight index and model files.

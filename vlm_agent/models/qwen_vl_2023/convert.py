@@ -12,11 +12,23 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from vlm_agent.files import atomic_folder, atomic_write
-from vlm_agent.models.conversion import Converter, architectures
-from vlm_agent.models.conversion.source_files import BYTES, CheckpointFormatError, Stored, refuse, stored_weights
+from vlm_agent.models.conversion import (
+    BYTES,
+    CheckpointFormatError,
+    Converter,
+    Stored,
+    architectures,
+    refuse,
+    stored_weights,
+)
 from vlm_agent.models.llama_vit.model import LlamaViTConfig
-from vlm_agent.models.qwen_vl_2023.configuration import ARCHITECTURE, our_configuration, read_configuration
-from vlm_agent.models.qwen_vl_2023.published import Weight, published_weights
+from vlm_agent.models.qwen_vl_2023.published import (
+    ARCHITECTURE,
+    Weight,
+    our_configuration,
+    published_weights,
+    read_configuration,
+)
 from vlm_agent.models.qwen_vl_2023.tokenizer import END, VOCABULARY_FILE, build_tokenizer
 
 SHARD_BYTES = 2 << 30

@@ -8,13 +8,14 @@ from torch import nn
 from torch.nn import functional
 
 from vlm_agent.errors import RecipeError
-from vlm_agent.models.qwen_vl_2023.positions import fit_grid, grid_sinusoids
+from vlm_agent.models.qwen_vl_2023.tower import fit_grid
 
 HEAD_WIDTH = 128
 """A fixed head width, so that the number of heads follows from the language model's width (one where that is less)."""
 
 _STD = 0.02
 _EPS = 1e-6
+_LONGEST = 10_000
 
 
 class Resampler(nn.Module):
@@ -75,3 +76,16 @@ class Resampler(nn.Module):
             raise RecipeError(f"the resampler reads square screens; {features.shape[1]} patches are no square")
         content = self.ln_kv(self.kv_proj(features))
         return self.k_proj(content + fit_grid(self.positions, self.grid, (side, side))), self.v_proj(content)
+
+
+def grid_sinusoids(rows: int, columns: int, width: int) -> torch.Tensor:
+    """float32 (rows * columns, width): half of each vector is sin and cos of the column, half of the row, in patches.
+
+    The column comes first. Raises ValueError for a width that does not divide by 4.
+    """
+    if width % 4:
+        raise ValueError(f"a sine and a cosine of row and column need a width that divides by 4, not {width}")
+    frequencies = _LONGEST ** -(torch.arange(width // 4) / (width // 4))
+    row, column = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
+    angles = [place.flatten()[:, None] * frequencies for place in (column, row)]
+    return torch.cat([wave for angle in angles for wave in (angle.sin(), angle.cos())], dim=-1)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from vlm_agent.models.conversion.source_files import CheckpointFormatError
+from vlm_agent.models.conversion import CheckpointFormatError
 
 VOCABULARY_FILE = "qwen.tiktoken"
 
@@ -110,14 +111,8 @@ def _merge_below(token: bytes, limit: int, ranks: dict[bytes, int]) -> list[byte
     return parts
 
 
-def _byte_letters() -> list[str]:
-    """For each byte the printable character that stands for it in a byte-level vocabulary, as GPT-2 chose them."""
-    plain = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-    shifted = iter(range(256, 512))
-    return [chr(byte) if byte in plain else chr(next(shifted)) for byte in range(256)]
-
-
-_LETTERS = _byte_letters()
+_LETTERS = bytes_to_unicode()
+"""Byte → the printable character that stands for it in a byte-level vocabulary, as GPT-2 chose them."""
 
 
 def _spell(token: bytes) -> str:

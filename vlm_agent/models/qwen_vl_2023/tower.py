@@ -10,8 +10,6 @@ from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput
 
-from vlm_agent.models.qwen_vl_2023.positions import fit_grid
-
 
 class QwenVLTowerConfig(PretrainedConfig):
     """The defaults are the published tower's; `position_grid` is (rows, columns) of its learned position table."""
@@ -104,6 +102,18 @@ class QwenVLTower(PreTrainedModel):
         for block in self.blocks:
             hidden = block(hidden)
         return BaseModelOutput(last_hidden_state=hidden)
+
+
+def fit_grid(table: torch.Tensor, source: tuple[int, int], target: tuple[int, int]) -> torch.Tensor:
+    """A position table (rows * columns, width) on the grid `source`, interpolated to `target`; both (rows, columns).
+
+    Bicubic and in float32, as the published model does it; the result has the table's dtype.
+    """
+    if source == target:
+        return table
+    map_ = table.float().unflatten(0, source).permute(2, 0, 1).unsqueeze(0)
+    fitted = functional.interpolate(map_, target, mode="bicubic", align_corners=False)
+    return fitted[0].permute(1, 2, 0).flatten(0, 1).to(table.dtype)
 
 
 AutoConfig.register(QwenVLTowerConfig.model_type, QwenVLTowerConfig)

@@ -1,28 +1,72 @@
 """The family of text models: Llama, Mistral, Qwen2 and Qwen3."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from typing import cast as cast_type
 
 import torch
 import transformers
-from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import Cache, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import LanguageVocabulary
 from vlm_agent.models.attention import choose_attention
+from vlm_agent.models.cost import DecoderOnlyCost, Flops, Precision, Workload, decoder_shape
+from vlm_agent.models.decoding import CACHE, CausalDecoder, growing_cache
 from vlm_agent.models.family import ModelFamily, Processor
-from vlm_agent.models.pretrained import configuration, language_configuration, language_model, whole_model
-from vlm_agent.models.text.cost import TextCost
-from vlm_agent.models.text.decoder import TextDecoder
+from vlm_agent.models.pretrained import configuration, language_model, source_configuration, whole_model
 from vlm_agent.models.text.from_scratch import initialise, is_suitable
 from vlm_agent.models.text.model import LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM
 from vlm_agent.models.text.serving import save_for_serving
 from vlm_agent.models.weights.precision import cast
-from vlm_agent.recipe.model import ModelRecipe, Source
+from vlm_agent.recipe.model import Lora, ModelRecipe, Source, TrainedParts
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import NO_PIXELS
 from vlm_agent.sentences.packing import pack
 from vlm_agent.sentences.templates import HTML_TURNS
+
+
+class TextDecoder(CausalDecoder):
+    @property
+    def transformer(self) -> Any:
+        return self._model.model
+
+    def forward(self, sentences: Sequence[Sentence], ids: torch.Tensor) -> tuple[Cache, torch.Tensor]:
+        cache = growing_cache()
+        decoded = self.transformer(input_ids=ids.to(self._model.device), use_cache=True, **{CACHE: cache})
+        return cache, decoded.last_hidden_state
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self._model.lm_head(hidden)
+
+
+class TextCost(DecoderOnlyCost):
+    """The cost of the language model; screens are part of its tokens."""
+
+    def __init__(self, config: PretrainedConfig) -> None:
+        self.decoder = decoder_shape(config)
+
+    def flops(self, load: Workload, train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
+        return super().flops(load, _without_vision(train), rank, checkpointing)
+
+    def activation_bytes(
+        self, load: Workload, train: TrainedParts, lora: Lora, precision: Precision, checkpointing: bool
+    ) -> int:
+        return super().activation_bytes(load, _without_vision(train), lora, precision, checkpointing)
+
+    def screen_flops(self, size: tuple[int, int], train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
+        return Flops()
+
+    def screen_bytes(
+        self, size: tuple[int, int], train: TrainedParts, precision: Precision, checkpointing: bool
+    ) -> int:
+        return 0
+
+
+def _without_vision(train: TrainedParts) -> TrainedParts:
+    """A recipe with `base` may train parts that a text model does not have."""
+    return train.model_copy(update={"vision": "frozen", "projector": "frozen"})
 
 
 @dataclass(frozen=True)
@@ -35,7 +79,7 @@ class TextFamily(ModelFamily):
     def configure(self, recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
         source = _source(recipe)
         if source.config is None:
-            return language_configuration(source)
+            return source_configuration(source, "language_model")
         marks = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
         return configuration(source, "language_model", vocab_size=len(tokenizer), **marks)
 
@@ -66,9 +110,6 @@ class TextFamily(ModelFamily):
 
     def save_for_serving(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
         save_for_serving(model, tokenizer, folder)
-
-    def use_masked_attention(self, model: PreTrainedModel) -> None:
-        model.set_attn_implementation("sdpa")
 
     def processor(self, config: PretrainedConfig) -> Processor:
         return Processor(NO_PIXELS, HTML_TURNS, collate, sentence_kinds=("trajectory", "chat"), screens_as_html=True)

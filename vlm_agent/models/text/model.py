@@ -11,8 +11,7 @@ import transformers
 from torch import nn
 
 from vlm_agent.models.attention import packed_options
-from vlm_agent.models.attention.packed_rows import ReadsRows
-from vlm_agent.models.loss import SupervisedOutput, supervise
+from vlm_agent.models.loss import ReadsRows, SupervisedOutput, supervise
 
 
 class ReadsText(ReadsRows):

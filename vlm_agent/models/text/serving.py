@@ -11,6 +11,7 @@ segment. The template separates segments by nothing, or by a space for tokenizer
 A run on chats (`data.sentences: chat`) keeps the chat template of its tokenizer.
 """
 
+from copy import copy
 from pathlib import Path
 
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -36,13 +37,10 @@ _SYSTEM, _USER = "Goal: open settings\n", '<p id=0 class="text" alt="Wi-Fi">Wi-F
 
 
 def save_for_serving(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    own = tokenizer.chat_template
+    served = copy(tokenizer)
     if not tokenizer.init_kwargs.get(CHAT_TURNS_KEY):
-        tokenizer.chat_template = html_chat_template(tokenizer)
-    try:
-        tokenizer.save_pretrained(folder)
-    finally:
-        tokenizer.chat_template = own
+        served.chat_template = html_chat_template(tokenizer)
+    served.save_pretrained(folder)
     options = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
     GenerationConfig(do_sample=False, bos_token_id=tokenizer.bos_token_id, **options).save_pretrained(folder)
 

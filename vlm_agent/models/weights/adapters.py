@@ -15,12 +15,17 @@ from transformers import PreTrainedModel
 from vlm_agent.errors import CheckpointError, RecipeError
 from vlm_agent.files import atomic_write, share_as_created
 from vlm_agent.files.weight_files import check_folder
-from vlm_agent.models.weights import parts_of
-from vlm_agent.models.weights.quantisation import dequantise, is_quantised, weight_count
+from vlm_agent.models.weights.precision import dequantise, is_quantised, weight_count
 from vlm_agent.recipe.model import Lora, TrainedParts
 
 ADAPTER_WEIGHTS, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
 SHARD_SIZE = "4GB"
+
+
+def parts_of(model: nn.Module | type[nn.Module]) -> dict[str, str]:
+    """The module path of each part that a recipe freezes, adapts or trains in full; of a family's model or a PeftModel
+    around one."""
+    return cast("dict[str, str]", getattr(model, "parts"))  # noqa: B009 (no attribute of every module)
 
 
 def choose_trained_weights(

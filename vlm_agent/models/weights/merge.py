@@ -36,10 +36,8 @@ from vlm_agent.models.card.card import write_card
 from vlm_agent.models.family import family_of
 from vlm_agent.models.run_layout import DIGESTS, FINISHED, MERGED, MODEL_FOLDER, RECIPE_FILE, trained
 from vlm_agent.models.weights.adapters import merge_adapter, without_adapter
-from vlm_agent.models.weights.agreement import Agreement, compare, divergence
 from vlm_agent.models.weights.device import model_device
-from vlm_agent.models.weights.learned import copy_learned
-from vlm_agent.models.weights.origin import read_sources
+from vlm_agent.models.weights.origin import copy_learned, read_sources
 from vlm_agent.models.weights.precision import float32_arithmetic
 from vlm_agent.recipe.run import read_recipe
 
@@ -66,6 +64,20 @@ Samples = Callable[[PreTrainedModel | PeftModel, PreTrainedTokenizerBase], Seque
 
 class MergeError(UserError):
     """A merge that is impossible or whose logits differ; the message names a remedy."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The difference of two models' logits at `positions` supervised tokens.
+
+    `max_absolute`: the largest difference of a logit. `max_relative`: the largest, over positions, of the difference
+    divided by the largest logit. `same_choice`: the number of positions with the same most likely token.
+    """
+
+    positions: int
+    max_absolute: float
+    max_relative: float
+    same_choice: int
 
 
 @dataclass(frozen=True)
@@ -187,6 +199,29 @@ def _write_card(folder: Path, run: Path, output: Path, merge: Merge) -> None:
 def _check_free(output: Path) -> None:
     if not is_free(output):
         raise MergeError(f"{output} holds something already; choose another output")
+
+
+def compare(before: torch.Tensor, after: torch.Tensor) -> Agreement:
+    """Compares logits (positions, vocabulary) of two models; at least one position."""
+    apart = (before - after).abs().amax(dim=-1)
+    return Agreement(
+        positions=len(before),
+        max_absolute=apart.max().item(),
+        max_relative=(apart / before.abs().amax(dim=-1)).max().item(),
+        same_choice=int((before.argmax(-1) == after.argmax(-1)).sum()),
+    )
+
+
+def divergence(reference: torch.Tensor, other: torch.Tensor) -> float:
+    """The Kullback–Leibler divergence of `other` from `reference` in nats, averaged over positions.
+
+    Both are logits (positions, vocabulary). A mean over positions and over the distribution: unlike a maximum, it does
+    not grow with the number of positions.
+    """
+    expected = reference.log_softmax(-1)
+    apart = other.log_softmax(-1) - expected
+    # Equal to -apart in the sum, as both distributions sum to 1; never negative, and exact for small differences.
+    return (expected.exp() * (apart.expm1() - apart)).sum(-1).mean().item()
 
 
 def _logits(model: PreTrainedModel | PeftModel, batches: Sequence[dict], float32: bool = False) -> torch.Tensor:

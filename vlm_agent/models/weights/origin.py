@@ -1,19 +1,29 @@
-"""What the weights under a run were read from, so that a base that changes under an adapter is noticed.
+"""Where the weights of a run come from: the checkpoints under them, and the episodes that they learned.
 
 RUN/sources.json: for each checkpoint of the recipe a fingerprint of its files, and its commit on the hub. A base that
-lies elsewhere on this machine is named by `bases_elsewhere`; its fingerprint must be the recorded one.
+lies elsewhere on this machine is named by `bases_elsewhere`; its fingerprint must be the recorded one. So a base that
+changes under an adapter is noticed.
+
+RUN/episodes.parquet: the ids of the run's training episodes and of those of its base, sorted, each once. So an
+evaluation can count them among those that it scores. The metadata of the file names bases whose episodes are unknown.
+Data that was drawn during training has no episodes.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from huggingface_hub import try_to_load_from_cache
+import pyarrow as pa
 
 from vlm_agent.errors import CheckpointError
+from vlm_agent.files import atomic_write
 from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files.parquet import ParquetWriter, check_columns, open_parquet
 from vlm_agent.files.weight_files import is_path, weight_files
+from vlm_agent.models.hub import cached_path
 from vlm_agent.models.run_layout import BASE_FOLDER, EMBEDDED, RECIPE_FILE, base_folder, checked, trained
 from vlm_agent.recipe.model import SOURCES, ModelRecipe, Source
 from vlm_agent.recipe.run import read_recipe
@@ -26,6 +36,11 @@ PLACES = (*(f"{key}.{part}" for key in SOURCES for part in ("checkpoint", "revis
 """Recipe keys below `model` that say where a base lies."""
 
 _elsewhere: dict[str, str] = {}
+
+LEARNED_FILE = "episodes.parquet"
+_COLUMN, _UNKNOWN_BASE = "episode_id", b"unknown_base"
+_SCHEMA = pa.schema({_COLUMN: pa.string()})
+_LEARNED_REMEDY = "restore it from a copy of the run, or remove it: the training episodes are then unknown"
 
 
 def sources_of(recipe: ModelRecipe) -> dict[str, dict[str, str]]:
@@ -52,7 +67,7 @@ def record_sources(run: Path, recipe: ModelRecipe) -> None:
 
 
 def read_sources(run: Path) -> dict[str, dict[str, str]]:
-    """{} for a run of a version that did not record them."""
+    """The content of RUN/sources.json; {} without this file, which an embedded base does not have."""
     path = run / SOURCES_FILE
     remedy = "restore it from a copy of the run, or remove it: the checkpoints are then not compared"
     return read_checked(path, remedy, dict[str, dict[str, str]]) if path.exists() else {}
@@ -160,11 +175,9 @@ def _identity(source: Source) -> dict[str, str]:
     if folder.is_dir():
         return {_CONTENT: fingerprint(_files(folder, source))}
     file = "config.json" if source.gguf_file is None else source.gguf_file
-    cached = try_to_load_from_cache(source.location, file, revision=source.revision)
-    if not isinstance(cached, str):
+    if (cached := cached_path(source.location, file, source.revision)) is None:
         return {_COMMIT: ""}
-    snapshot = Path(cached).parent
-    return {_COMMIT: snapshot.name, _CONTENT: fingerprint(_files(snapshot, source))}
+    return {_COMMIT: cached.parent.name, _CONTENT: fingerprint(_files(cached.parent, source))}
 
 
 def _files(folder: Path, source: Source) -> list[Path]:
@@ -188,3 +201,51 @@ def fingerprint(files: Iterable[Path]) -> str:
                 file.seek(max(size - _SAMPLE, 0) * number // (_SAMPLES - 1))
                 digest.update(file.read(_SAMPLE))
     return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Learned:
+    """`ids`: of the episodes, sorted. `unknown_base`: a base that has no such file; None if all episodes are known."""
+
+    ids: Sequence[str]
+    unknown_base: str | None = None
+
+
+def record_learned(run: Path, ids: Iterable[str] | None, base: str | None) -> None:
+    """Writes the episodes with these `ids` and those of the `base` that the weights start from.
+
+    `ids`: None if the run's own episodes are unknown; there is then no file.
+    """
+    if ids is None:
+        return
+    before = Learned(()) if base is None or base in EMBEDDED else _of_base(base)
+    learned = sorted({*ids, *before.ids})
+    unknown = {} if before.unknown_base is None else {_UNKNOWN_BASE: before.unknown_base.encode()}
+    schema = _SCHEMA.with_metadata(unknown)
+    with (
+        atomic_write(run / LEARNED_FILE) as temporary,
+        ParquetWriter(temporary, schema, compression="zstd", use_dictionary=False) as writer,
+    ):
+        writer.write_table(pa.table({_COLUMN: pa.array(learned, pa.string())}, schema))
+
+
+def read_learned(run: Path) -> Learned | None:
+    """None for a run whose training episodes are unknown. Raises DatasetError for a damaged file."""
+    path = run / LEARNED_FILE
+    if not path.is_file():
+        return None
+    with open_parquet(path, _LEARNED_REMEDY) as file:
+        check_columns(path, file.schema, _SCHEMA, _SCHEMA.names, _LEARNED_REMEDY)
+        unknown = (file.schema.metadata or {}).get(_UNKNOWN_BASE)
+        return Learned(file.read()[_COLUMN].to_pylist(), None if unknown is None else unknown.decode())
+
+
+def copy_learned(run: Path, output: Path) -> None:
+    """For a checkpoint with the same weights in another form."""
+    if (run / LEARNED_FILE).is_file():
+        shutil.copyfile(run / LEARNED_FILE, output / LEARNED_FILE)
+
+
+def _of_base(base: str) -> Learned:
+    learned = read_learned(trained(base_folder(base)).run)
+    return Learned((), unknown_base=base) if learned is None else learned

@@ -71,14 +71,3 @@ def _whole(value: Any, keep: bool) -> Any:
         return copy.cpu() if keep else torch.empty(0)
     with zero.GatheredParameters([value]):
         return value.detach().to("cpu", copy=True) if keep else torch.empty(0)
-
-
-def size(parameter: nn.Parameter) -> int:
-    """The number of elements over all ranks."""
-    return getattr(parameter, "ds_numel", parameter.numel())
-
-
-def dtype(parameter: nn.Parameter) -> torch.dtype:
-    """The dtype in which a module sees it. Under bfloat16, a partitioned weight of a float32 checkpoint is float32
-    between the passes of its module, and bfloat16 within."""
-    return getattr(parameter, "ds_tensor", parameter).dtype

@@ -13,7 +13,7 @@ package. AR of the current step and SD of the next one describe what follows the
 from vlm_agent.sentences.thoughts.headed import HeadedThoughts
 from vlm_agent.sentences.thoughts.lines import AnswerLines, LineThoughts
 from vlm_agent.sentences.thoughts.plans import PlanLines
-from vlm_agent.sentences.thoughts.recorded import KnownTexts, known_texts, texts_at
+from vlm_agent.sentences.thoughts.recorded import known_texts, texts_at
 from vlm_agent.sentences.thoughts.shuffled import (
     controlled_texts,
     shuffled_results,
@@ -24,7 +24,6 @@ from vlm_agent.sentences.thoughts.shuffled import (
 __all__ = [
     "AnswerLines",
     "HeadedThoughts",
-    "KnownTexts",
     "LineThoughts",
     "PlanLines",
     "controlled_texts",

@@ -7,10 +7,10 @@ A read part without a text is left out; a learned one keeps its heading.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from vlm_agent.episodes import CoatTexts, ScreenTexts
 from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.texts.lines import one_line
 
@@ -32,33 +32,30 @@ class HeadedThoughts:
 
     parts: CoatRecipe = CoatRecipe()  # noqa: RUF009 (frozen)
 
-    def read(self, texts: ScreenTexts | None) -> list[str]:
+    def read(self, notes: Mapping[str, str]) -> list[str]:
         """The parts of a source, to be joined by spaces."""
-        if texts is None:
-            return []
-        by_part = {"result": texts.result, "screen": texts.description}
-        segments = [segment(part, text) for part, text in by_part.items() if part in self.parts.read and text]
+        segments = [segment(part, notes.get(part, "")) for part in _READ if part in self.parts.read]
         return [one.removeprefix(" ") for one in segments if one]
 
-    def learned(self, coat: CoatTexts | None) -> list[str]:
+    def learned(self, notes: Mapping[str, str]) -> list[str]:
         """The segments before the plan: heading, text and link of each part. They join without a separator."""
         segments = list[str]()
         for part in self.parts.learned:
-            text = segment(part, "" if coat is None else getattr(coat, part))
+            text = segment(part, notes.get(part, ""))
             heading = _LEARNED[part] if not segments else f" {_LEARNED[part]}"
             segments += [heading, text, LINK] if text else [heading, LINK]
         return segments
 
-    def split(self, answer: str) -> tuple[CoatTexts | None, str]:
-        """The thoughts, and what follows them: plan and decision. Without learned parts: None, and the whole answer.
+    def split(self, answer: str) -> tuple[dict[str, str], str]:
+        """The thoughts, and what follows them: plan and decision. Without learned parts: none, and the whole answer.
 
         Plan and decision begin with the first of their headings; an answer without one has thoughts only.
         """
         if not self.parts.learned:
-            return None, answer
+            return {}, answer
         marks = [at for mark in _MARKS[:2] if (at := answer.find(mark)) >= 0]
         end = min(marks, default=len(answer))
-        return CoatTexts(**self._texts(answer[:end])), answer[end:]
+        return self._texts(answer[:end]), answer[end:]
 
     def _texts(self, text: str) -> dict[str, str]:
         """The text of each learned part that has its heading, up to the next heading."""

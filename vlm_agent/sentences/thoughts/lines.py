@@ -12,11 +12,10 @@ the first is AT if both are on, and an empty one stays. AT and AD of earlier ste
 later actions: one forward pass learns all actions. Lines of plans (`plans.py`) precede both.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Self
 
-from vlm_agent.episodes import CoatTexts, ScreenTexts
 from vlm_agent.recipe.data import CoatRecipe, DataRecipe
 from vlm_agent.sentences.thoughts.plans import NO_PLANS, PlanLines
 from vlm_agent.texts.lines import one_line
@@ -26,13 +25,11 @@ _HEADINGS = {"result": "Result: ", "screen": "Screen: "}
 
 @dataclass(frozen=True)
 class AnswerLines:
-    """`action`: the text of the action. `thoughts`: with the immediate step as `action` unless an action is described.
-    `plan`, `step`: empty and None if they are not learned."""
+    """`action`: the text of the action. `notes`: those that are learned, and the immediate step also as `action` unless
+    an action is described."""
 
     action: str
-    thoughts: CoatTexts | None = None
-    plan: tuple[str, ...] = ()
-    step: str | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,43 +52,34 @@ class LineThoughts:
         """The lines of an answer at the first step of an episode, or at a later one."""
         return replace(self, plans=self.plans.at(is_first))
 
-    def read(self, texts: ScreenTexts | None) -> list[str]:
+    def read(self, notes: Mapping[str, str]) -> list[str]:
         """The lines before a screen, each with its line feed."""
-        if texts is None:
-            return []
-        by_part = {"result": texts.result, "screen": texts.description}
-        shown = {part: text for part, text in by_part.items() if part in self.parts.read and text}
-        return [line for part, text in shown.items() if (line := segment(part, text))]
+        shown = [part for part in _HEADINGS if part in self.parts.read]
+        return [line for part in shown if (line := segment(part, notes.get(part, "")))]
 
-    def learned(self, coat: CoatTexts | None) -> list[str]:
+    def learned(self, notes: Mapping[str, str]) -> list[str]:
         """The lines before an action, each with its line feed. A part without a text is an empty line."""
-        texts = CoatTexts() if coat is None else coat
-        return [segment(part, getattr(texts, part)) for part in self.parts.learned]
+        return [segment(part, notes.get(part, "")) for part in self.parts.learned]
 
-    def split(self, answer: str) -> tuple[CoatTexts | None, str]:
-        """The thoughts and the text of the action in what follows the plan of an answer. Without learned parts: None,
+    def split(self, answer: str) -> tuple[dict[str, str], str]:
+        """The thoughts and the text of the action in what follows the plan of an answer. Without learned parts: none,
         and the whole text.
 
         The action follows the line feed of the last learned part. An answer with fewer lines has the first parts.
         """
         names = self.parts.learned
         if not names:
-            return None, answer
+            return {}, answer
         *texts, action = answer.split("\n", len(names))
         # SentencePiece's tokenizers write a space before each segment.
-        found = {name: text.strip() for name, text in zip(names, texts, strict=False)}
-        return CoatTexts(**found), action.lstrip(" ")
+        return {name: text.strip() for name, text in zip(names, texts, strict=False)}, action.lstrip(" ")
 
     def read_answer(self, answer: str) -> "AnswerLines":
         """The parts of an answer."""
         plans, rest = self.plans.split(answer)
         thoughts, action = self.split(rest)
-        if plans is None:
-            return AnswerLines(action, thoughts)
-        step = plans.step if "step" in self.plans.parts.learned else None
-        if step is not None and "action" not in self.parts.learned:
-            thoughts = replace(CoatTexts() if thoughts is None else thoughts, action=step)
-        return AnswerLines(action, thoughts, plans.plan, step)
+        described = {"action": plans["step"]} if "step" in plans else {}
+        return AnswerLines(action, {**plans, **described, **thoughts})
 
     def ending(self, text: str, of_action: Callable[[str], str | None]) -> str | None:
         """Text that completes `text` to an answer; any thought is allowed. `of_action`: `ActionLanguage.ending`."""

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vlm_agent.episodes import CoatTexts, Episode, Screen
+from vlm_agent.episodes import Episode, Screen
 from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.sentences.thoughts.recorded import known_texts, recorded_texts, texts_at
 
@@ -18,21 +18,22 @@ def controlled_texts(episode: Episode, parts: CoatRecipe, control: str | None) -
 def with_shuffled_results(episode: Episode) -> Episode:
     """The episode with texts at every step, and the result of each action replaced as `shuffled_results` does."""
     texts = [texts_at(episode, number) for number in range(len(episode))]
-    results = shuffled_results([each.result for each in texts[1:]], episode.goal)
-    coats = [
-        replace(step.coat or CoatTexts(), screen=of_screen.description, result=result)
-        for step, of_screen, result in zip(episode.steps, texts, [*results, ""], strict=True)
-    ]
-    steps = (replace(step, coat=coat) for step, coat in zip(episode.steps, coats, strict=True))
+    results = shuffled_results([each["result"] for each in texts[1:]], episode.goal)
+    steps = (
+        replace(step, notes={**step.notes, "screen": known["screen"], "result": result})
+        for step, known, result in zip(episode.steps, texts, [*results, ""], strict=True)
+    )
     return replace(episode, steps=tuple(steps))
 
 
 def with_shuffled_texts(screens: Sequence[Screen], goal: str) -> list[Screen]:
     """Consecutive screens from the first of an episode on, with the texts of `with_shuffled_results`."""
     texts = known_texts(screens)
-    results = ["", *shuffled_results([each.result for each in texts[1:]], goal)]
-    changed = [replace(each, result=result) for each, result in zip(texts, results, strict=True)]
-    return [replace(screen, texts=each) for screen, each in zip(screens, changed, strict=True)]
+    results = ["", *shuffled_results([each["result"] for each in texts[1:]], goal)]
+    return [
+        replace(screen, notes={**known, "result": result})
+        for screen, known, result in zip(screens, texts, results, strict=True)
+    ]
 
 
 def shuffled_results(results: Sequence[str], goal: str) -> list[str]:

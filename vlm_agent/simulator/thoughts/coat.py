@@ -6,14 +6,14 @@
     result   now at browser home: All, News           texts.phone: from this screen and the next
 
 A thought names what a screen shows, never the key of a target: a touched element by its own name, and what the expert
-looks for only while it is not visible. Words are those of the embedded base. `docs/coat.md` says what a text may know.
+looks for only while it is not visible. Words are those of the embedded base. `docs/data.md` says what a text may know.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from vlm_agent.episodes import Action, ActionKind, CoatTexts, Screen, Step, element_at
+from vlm_agent.episodes import Action, ActionKind, Screen, Step, element_at
 from vlm_agent.texts.phone import MAX_PIECES, pieces, result_text, screen_text
 
 Cause = Literal["found", "hidden", "in the way", "elsewhere", "earlier", "field", "typed", "complete", "impossible"]
@@ -67,12 +67,12 @@ def with_texts(steps: Sequence[Step], reasons: Sequence[Reason]) -> tuple[Step, 
     return tuple(
         replace(
             step,
-            coat=CoatTexts(
-                screen=screen_text(step.screen),
-                think=think_text(step, reason),
-                action=action_text(step),
-                result=result_text(step.screen, after),
-            ),
+            notes={
+                "screen": screen_text(step.screen),
+                "think": think_text(step, reason),
+                "action": action_text(step),
+                "result": result_text(step.screen, after),
+            },
         )
         for step, reason, after in zip(steps, reasons, [*screens[1:], screens[-1]], strict=True)
     )

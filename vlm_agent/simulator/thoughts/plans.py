@@ -11,7 +11,7 @@ on a screen that was shown by then; otherwise the line has a general word ("remo
 alarm holds is general until that was read. Names of the software (apps, tabs, buttons, settings) are always written.
 
 Dialogs, the swipes that bring a target into view, whether suggestions are shown, and the end `impossible` are in no
-plan before their screen is. `docs/d_pot.md` says what a plan knows beyond its screens.
+plan before their screen is. `docs/data.md` says what a plan knows beyond its screens.
 """
 
 import re
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vlm_agent.episodes import PlanTexts, Step, element_at
+from vlm_agent.episodes import Step, element_at
 from vlm_agent.simulator.thoughts.coat import LOOK, Reason, name_of
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def with_plans(
         for line in words.later(reason, number):
             if line != lines[-1]:
                 lines.append(line)
-        planned.append(replace(step, plan=PlanTexts(tuple(lines[:MAX_LINES]), now)))
+        planned.append(replace(step, notes={**step.notes, "plan": "\n".join(lines[:MAX_LINES]), "step": now}))
     return tuple(planned)
 
 

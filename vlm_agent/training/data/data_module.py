@@ -13,14 +13,13 @@ from transformers import PretrainedConfig, PreTrainedTokenizerBase
 from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
 from vlm_agent.models.cost import TrainingFlops
 from vlm_agent.models.family import Processor, family_of, processor_of
-from vlm_agent.pretraining.stream import EndlessOrder
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.training import ValidationRecipe
 from vlm_agent.sentences.templates import CHAT_TURNS_KEY
 from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import past_of
-from vlm_agent.training.data.stream import RowOrder, RowStream
+from vlm_agent.training.data.stream import Order, RowStream
 
 LISTED = 20
 """Actions that are not writable are counted, and so many of them listed."""
@@ -62,7 +61,7 @@ class Note:
 
 @dataclass(frozen=True)
 class DataModule(ABC):
-    """The data of a recipe. `ShardDataModule` reads shards, `DrawnDataModule` draws screens during the run.
+    """The data of a recipe. `ShardDataModule` reads shards, `ChatDataModule` reads chats.
 
     Every attribute raises RecipeError, DatasetError or CheckpointError if the recipe or its files do not allow it.
     """
@@ -95,7 +94,7 @@ class DataModule(ABC):
 
     @property
     @abstractmethod
-    def order(self) -> RowOrder | EndlessOrder: ...
+    def order(self) -> Order: ...
 
     @abstractmethod
     def writer(self) -> Callable:
@@ -111,7 +110,7 @@ class DataModule(ABC):
 
     @property
     def unwritable_actions(self) -> Unwritable:
-        """Those of the run's episodes. They stay in the history and are not supervised."""
+        """The unwritable actions of the run's episodes. They stay in the history and are not supervised."""
         return Unwritable()
 
     @property

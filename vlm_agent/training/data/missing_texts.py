@@ -6,15 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.episodes import CoatTexts, Episode, Step
+from vlm_agent.episodes import Episode, Step
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.sentences.thoughts.plans import written
 from vlm_agent.texts.lines import one_line
-
-_FIELDS = {"screen": "coat_screen_desc", "result": "coat_action_result"}
-_FIELDS |= {"think": "coat_action_think", "action": "coat_action_desc"}
-"""The name of each text in AitZ's files."""
 
 
 def needed_texts(data: DataRecipe) -> list[tuple[str, str]]:
@@ -36,9 +32,9 @@ def missing_texts(episode: Episode, data: DataRecipe) -> list[int]:
 def _lacks(step: Step, number: int, last: int, section: str, part: str, data: DataRecipe) -> bool:
     if section == "coat":
         # No step reads the result of the last action.
-        return not (part == "result" and number == last) and not one_line(getattr(step.coat or CoatTexts(), part))
+        return not (part == "result" and number == last) and not one_line(step.notes.get(part, ""))
     is_static = part == "plan" and data.plan.is_static and data.control != "no_history"
-    return not (is_static and number) and not written(part, step.plan)
+    return not (is_static and number) and not written(part, step.notes.get(part, ""))
 
 
 def check_texts(missing: np.ndarray, steps: np.ndarray, shards: ShardDataset, data: DataRecipe) -> None:
@@ -53,7 +49,7 @@ def check_texts(missing: np.ndarray, steps: np.ndarray, shards: ShardDataset, da
         share = _share(lacking, steps, shards.directory)
         if section == "coat":
             raise RecipeError(
-                f"{where} has no {_FIELDS[part]}, which data.coat.{part} needs ({share} lack it); choose shards of a "
+                f"{where} has no note {part!r}, which data.coat.{part} needs ({share} lack it); choose shards of a "
                 f"source with these texts, such as AitZ, set data.coat.{part} to false, or data.coat.missing to empty"
             )
         raise RecipeError(

@@ -9,13 +9,11 @@ from transformers import PretrainedConfig
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
-from vlm_agent.models.context import context_of
-from vlm_agent.models.family import processor_of
+from vlm_agent.models.family import context_of, processor_of
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import past_of
-from vlm_agent.training.data.drawn_data import vocabulary_of_drawn
 from vlm_agent.training.data.references import with_references
 from vlm_agent.training.data.sentence_kinds.trajectory import Trajectories
 from vlm_agent.training.data.stream import chosen_episodes
@@ -58,14 +56,12 @@ def context_length(recipe: Recipe) -> int:
 
 def _shards(recipe: Recipe) -> ShardDataset:
     if recipe.data.shards is None:
-        raise RecipeError("data.shards is missing")
+        raise RecipeError("data.shards is missing; name a folder that vlm-agent convert wrote")
     return ShardDataset(Path(recipe.data.shards), split=recipe.data.split)
 
 
 def _words(recipe: Recipe) -> Vocabulary:
     if recipe.model.word_tokenizer is None:
         return Vocabulary(recipe.action_language.build().vocabulary(), texts=())
-    if recipe.data.drawn is not None:
-        return vocabulary_of_drawn(recipe.action_language.build().vocabulary(), recipe.data.drawn)
     shards = _shards(recipe)
     return vocabulary_of(recipe, shards, chosen_episodes(shards, recipe.data))

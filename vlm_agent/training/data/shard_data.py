@@ -16,7 +16,6 @@ from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.training import ValidationRecipe
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.data.data_module import DataModule, Note, Unwritable
-from vlm_agent.training.data.drawn_data import DrawnDataModule
 from vlm_agent.training.data.references import with_references
 from vlm_agent.training.data.sentence_kinds import SENTENCE_KINDS, SentenceKind, Writer
 from vlm_agent.training.data.stream import RowOrder, RowSize, RowStream, chosen_episodes
@@ -29,7 +28,7 @@ def data_module_of(recipe: Recipe) -> DataModule:
         from vlm_agent.training.data.chats.module import ChatDataModule
 
         return ChatDataModule(recipe)
-    return ShardDataModule(recipe) if recipe.data.drawn is None else DrawnDataModule(recipe)
+    return ShardDataModule(recipe)
 
 
 def check_sentences(recipe: Recipe, config: PretrainedConfig, processor: Processor) -> None:
@@ -48,7 +47,7 @@ class ShardDataModule(DataModule):
     def folder(self) -> Path:
         """The converted folder. Raises RecipeError for a recipe without one."""
         if self.recipe.data.shards is None:
-            raise RecipeError("data.shards is missing")
+            raise RecipeError("data.shards is missing; name a folder that vlm-agent convert wrote")
         return Path(self.recipe.data.shards)
 
     @cached_property

@@ -58,7 +58,6 @@ def _texts(
             yield screen_html(step.screen)
         else:
             yield from (element.name for element in step.elements)
-        if with_plans and step.plan is not None:
-            yield from (*step.plan.plan, step.plan.step)
-        if step.coat is not None:
-            yield from (getattr(step.coat, part) for part in parts)
+        if with_plans:
+            yield from (*step.notes.get("plan", "").split("\n"), step.notes.get("step", ""))
+        yield from (step.notes.get(part, "") for part in parts)

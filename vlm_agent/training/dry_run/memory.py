@@ -122,8 +122,8 @@ def _if_quantised(decoder: nn.Module, kind: Quantisation) -> dict[int, int]:
 
 
 def quantised_bytes(shape: Sequence[int], kind: Quantisation) -> int:
-    """Of a weight (outputs, inputs) by bitsandbytes. int8: a scale a row. nf4: 4 bits a weight, an 8-bit scale for 64
-    of them, a float32 for 256 scales and one more, and tables of 16 and 256 values."""
+    """Bytes of a weight (outputs, inputs) by bitsandbytes. int8: a scale a row. nf4: 4 bits a weight, an 8-bit scale
+    for 64 of them, a float32 for 256 scales and one more, and tables of 16 and 256 values."""
     outputs, inputs = shape
     weights = outputs * inputs
     if kind == "int8":

@@ -9,7 +9,6 @@ import torch
 from torch import nn
 from transformers import PretrainedConfig
 
-from vlm_agent.errors import RecipeError
 from vlm_agent.models.cost import Flops, Precision, Workload
 from vlm_agent.models.family import family_of
 from vlm_agent.models.weights.adapters import choose_trained_weights, count_parameters
@@ -68,7 +67,7 @@ class DryRun:
 
     @property
     def mfu(self) -> float:
-        """Of model FLOPs, without recomputation."""
+        """The utilisation by model FLOPs, without recomputation."""
         return self.target.utilisation * self.step.work.model / self.step.work.hardware
 
     def total_bytes(self, sharding: str, checkpointing: bool) -> int:
@@ -78,10 +77,8 @@ class DryRun:
 
 def dry_run(data: ShardDataModule, target: Target) -> DryRun:
     """Raises the errors of `ShardDataModule`, UnknownCostError for a model whose cost cannot be computed, HardwareError
-    for a GPU without the recipe's dtype, RecipeError for sentences that are drawn during the run."""
+    for a GPU without the recipe's dtype."""
     recipe = data.recipe
-    if recipe.data.drawn is not None:
-        raise RecipeError("a dry run needs data.shards; drawn screens are unknown before the run")
     bf16 = target.gpu.bf16 is not None if recipe.training.bf16 == "auto" else recipe.training.bf16
     peak = target.gpu.peak(bf16)
     model = empty_model(data.config, recipe.model)

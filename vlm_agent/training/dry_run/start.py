@@ -14,7 +14,7 @@ from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.data.shard_data import ShardDataModule, check_sentences
 from vlm_agent.training.data.stream import chosen_episodes
-from vlm_agent.training.loop.arguments import check_deepspeed
+from vlm_agent.training.engine import read_deepspeed
 from vlm_agent.training.run_folder.layout import is_finished, refuse_other_runs, with_precision
 from vlm_agent.training.tracking import check_tracker
 
@@ -47,7 +47,7 @@ def check_recipe(recipe: Recipe, is_written_before: Callable[[Path], bool]) -> N
 def _check_training(recipe: Recipe) -> None:
     check_tracker(recipe)
     if recipe.training.deepspeed_file is not None:
-        check_deepspeed(recipe.training.deepspeed_file, recipe)
+        read_deepspeed(recipe.training.deepspeed_file, recipe)
 
 
 def _check_model(recipe: Recipe) -> None:

@@ -1,1 +1,1 @@
-"""The training loop: transformers' Trainer with this project's stream, optimisers, figures and preemption."""
+"""The training loop: what `training/train.py` calls in every step."""

@@ -1,11 +1,9 @@
 """A loss or gradient that is NaN or infinite stops the run before the update; the message names the episodes."""
 
 import math
-from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from vlm_agent.errors import TrainingError
 from vlm_agent.training.loop import ranks
@@ -14,8 +12,7 @@ from vlm_agent.training.loop import ranks
 class FiniteLoss:
     """Collects the losses of one optimiser step and checks them once, together with its gradients, before the update.
 
-    Each check waits for the GPU, and it is the only thing in a step that does. DeepSpeed updates the weights inside the
-    last backward pass and does not show its gradients: there the losses are checked by themselves, before that pass.
+    Each check waits for the GPU, and it is the only thing in a step that does.
     """
 
     def __init__(self) -> None:
@@ -25,19 +22,18 @@ class FiniteLoss:
         """`loss`: scalar tensor, the model's; `about`: ids of the episodes in the batch."""
         self._seen.append((loss.detach(), about))
 
-    def check(self, step: int, parameters: Iterable[torch.Tensor] = ()) -> None:
-        """Checks all batches since the last call, and the gradients of `parameters`, which may overflow although every
-        loss is finite. A collective: all ranks raise if any value of any rank is not finite.
+    def check(self, step: int, gradient_norm: torch.Tensor | None = None) -> None:
+        """Checks all batches since the last call, and the norm of their gradients before clipping: these may overflow
+        although every loss is finite. A collective: all ranks raise if any value of any rank is not finite.
 
-        Raises TrainingError, which names the episodes of those batches on all ranks, and `step`, the number of updates
-        so far.
+        `gradient_norm`: a scalar tensor, None where it is unknown before the update (DeepSpeed). Raises TrainingError,
+        which names the episodes of those batches on all ranks, and `step`, the number of updates so far.
         """
         seen, self._seen = self._seen, []
         losses = torch.stack([loss.float() for loss, _ in seen]).isfinite()
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         finite = losses.all()
-        if gradients:
-            finite = finite & torch.nn.utils.get_total_norm(gradients).isfinite().to(finite.device)
+        if gradient_norm is not None:
+            finite = finite & gradient_norm.isfinite().to(finite.device)
         if not ranks.anywhere(~finite):
             return
         if ranks.anywhere(~losses.all()):
@@ -59,21 +55,3 @@ class FiniteLoss:
             f"the loss is not finite after {step} steps: {'; '.join(ranks.gathered(here))}. Nothing was updated "
             "by it. Look at these episodes (`vlm-agent inspect`), or lower the learning rate"
         )
-
-
-class BeforeUpdate(TrainerCallback):
-    """Checks losses and gradients between clipping and the update, except under DeepSpeed."""
-
-    def __init__(self, finite_loss: FiniteLoss) -> None:
-        self.finite_loss = finite_loss
-
-    def on_pre_optimizer_step(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        model: Any = None,
-        **_: Any,
-    ) -> None:
-        if not args.deepspeed:
-            self.finite_loss.check(state.global_step, model.parameters())

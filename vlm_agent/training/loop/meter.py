@@ -1,5 +1,6 @@
 """The metrics of a log line, over all ranks: losses by kind, throughput, memory, time waiting for data."""
 
+import itertools
 import resource
 import sys
 import time
@@ -12,6 +13,7 @@ from vlm_agent.episodes import ACTION_NAMES
 from vlm_agent.models.cost import NO_WORK, TrainingFlops
 from vlm_agent.models.loss import Targets
 from vlm_agent.sentences import ACTION_ROLE, NO_ACTION, ROLES
+from vlm_agent.training.dry_run.hardware import gpu_of_device
 from vlm_agent.training.loop import ranks
 
 _KINDS = len(ACTION_NAMES)
@@ -33,16 +35,18 @@ class Meter:
     def _reset(self) -> None:
         self._started = time.monotonic()
         self._waited = 0.0
-        self._tokens = self._element_batches = 0
+        self._steps = self._tokens = self._element_batches = 0
         self._load = NO_WORK
         self._actions = torch.zeros((), dtype=torch.int64, device=self.device)
+        self._loss = torch.zeros((), dtype=torch.float64, device=self.device)
         self._element_loss = torch.zeros((), dtype=torch.float64, device=self.device)
         self._losses = torch.zeros(_SUMS, dtype=torch.float64, device=self.device)
         self._weights = torch.zeros(_SUMS, dtype=torch.float64, device=self.device)
 
     def count(self, batch: dict[str, torch.Tensor], output: Any) -> None:
-        """A collated batch and the model's output: `token_losses`, float (supervised,) in reading order, and
-        `element_loss`, a scalar or None."""
+        """A collated batch and the model's output: `loss`, a scalar; `token_losses`, float (supervised,) in reading
+        order; `element_loss`, a scalar or None."""
+        self._loss += output.loss.detach().double()
         self._tokens += batch["input_ids"].numel()
         if self.flops is not None:
             self._load += self.flops.cost.workload(batch)
@@ -66,37 +70,37 @@ class Meter:
             self._element_loss += output.element_loss.double()
             self._element_batches += 1
 
-    def timed(self, batches: Iterator) -> Iterator:
-        """Yields the same batches and counts the time spent waiting for each."""
-        while True:
-            started = time.monotonic()
-            try:
-                batch = next(batches)
-            except StopIteration:
-                return
-            finally:
-                self._waited += time.monotonic() - started
-            yield batch
+    def fetch(self, batches: Iterator[dict], count: int) -> list[dict]:
+        """The next `count` batches, those of one step; counts the step, and the time spent waiting for them."""
+        started = time.monotonic()
+        fetched = list(itertools.islice(batches, count))
+        self._waited += time.monotonic() - started
+        self._steps += 1
+        return fetched
 
     def read(self) -> dict[str, float]:
         """Figures since the last call, equal on all ranks, and resets the sums. A collective: every rank must call it.
 
-        `action_loss`: weighted mean over supervised tokens of role `action`; `loss_NAME`: over those of one kind of
-        action, or of another role. `…_per_second`: sums over all ranks. `data_wait`: fraction of the time.
+        `loss`: mean over the steps, whose loss is the sum of those of all outputs. `action_loss`: weighted mean over
+        supervised tokens of role `action`; `loss_NAME`: over those of one kind of action, or of another role.
+        `…_per_second`: sums over all ranks. `data_wait`: fraction of the time.
         `memory_gib`: the highest peak of a rank, of its GPU, else of main memory.
         """
-        seconds = time.monotonic() - self._started
+        seconds, steps = time.monotonic() - self._started, max(self._steps, 1)
         sums = self._sums()
         self._reset()
-        counts, losses, weights, memory = sums.split([6, _SUMS, _SUMS, ranks.count()])
-        tokens, actions, waited, element_loss, element_batches, flops = counts.tolist()
+        counts, losses, weights, memory = sums.split([7, _SUMS, _SUMS, ranks.count()])
+        tokens, actions, waited, loss, element_loss, element_batches, flops = counts.tolist()
         in_actions = slice(_KINDS + 1)
         total = weights[in_actions].sum()
-        figures = {"action_loss": (losses[in_actions].sum() / torch.where(total > 0, total, 1)).item()}
+        figures = {
+            "loss": loss / steps,
+            "action_loss": (losses[in_actions].sum() / torch.where(total > 0, total, 1)).item(),
+        }
         names = (*ACTION_NAMES, None, *ROLES[1:])
-        for name, loss, weight in zip(names, losses.tolist(), weights.tolist(), strict=True):
+        for name, total_loss, weight in zip(names, losses.tolist(), weights.tolist(), strict=True):
             if weight and name is not None:
-                figures[f"loss_{name}"] = loss / weight
+                figures[f"loss_{name}"] = total_loss / weight
         if element_batches:
             figures["element_loss"] = element_loss / element_batches
         figures |= {
@@ -117,11 +121,11 @@ class Meter:
         memory[ranks.number()] = _peak_memory(self.device)
         flops = 0 if self.flops is None else self.flops.of(self._load).model
         counts = torch.tensor(
-            [self._tokens, 0, self._waited, 0, self._element_batches, flops],
+            [self._tokens, 0, self._waited, 0, 0, self._element_batches, flops],
             dtype=torch.float64,
             device=self.device,
         )
-        counts[1], counts[3] = self._actions, self._element_loss
+        counts[1], counts[3], counts[4] = self._actions, self._loss, self._element_loss
         return ranks.summed(torch.cat([counts, self._losses, self._weights, memory])).cpu()
 
 
@@ -129,6 +133,12 @@ def starts_of_actions(in_actions: torch.Tensor) -> torch.Tensor:
     """Bool (B, L) to bool (B, L): the first token of each run. A screen stands between any two actions of a row."""
     before = torch.nn.functional.pad(in_actions[:, :-1], (1, 0))
     return in_actions & ~before
+
+
+def peak_flops(device: torch.device, bf16: bool) -> float | None:
+    """FLOP/s of this rank's GPU; None for a CPU and for a GPU that is not in `hardware.GPUS`."""
+    gpu = gpu_of_device(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+    return None if gpu is None else gpu.peak(bf16)
 
 
 def _peak_memory(device: torch.device) -> int:

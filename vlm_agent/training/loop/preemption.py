@@ -14,8 +14,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-
 from vlm_agent.errors import Stopped
 from vlm_agent.files import atomic_write
 from vlm_agent.training.loop import ranks
@@ -26,8 +24,8 @@ STOPPED = "stopped"
 """A file in the run folder of a stopped run; it holds the message that was printed."""
 
 
-class Preemption(TrainerCallback):
-    """A context manager that receives the signals, and a callback that stops its Trainer.
+class Preemption:
+    """A context manager that receives the signals; the loop asks it after every step whether to stop.
 
     The handler only records the signal, so that it interrupts neither a checkpoint being written nor a collective. A
     signal before the first step, or during validation or saving, takes effect after the next step. `stopped_after`: the
@@ -50,14 +48,14 @@ class Preemption(TrainerCallback):
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number)
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """A collective after every step. After the last step there is nothing to stop."""
+    def stops(self, step: int, steps: int) -> bool:
+        """Whether the run stops after `step` of `steps`. A collective after every step. After the last step nothing is
+        left to stop."""
         number = ranks.highest(0 if self.received is None else self.received)
-        if number and state.global_step < state.max_steps:
-            self.received, self.stopped_after = signal.Signals(number), state.global_step
-            control.should_save = control.should_training_stop = True
-            # The sender of the signal may not wait for a validation; the resumed run begins with it (`Checkpoints`).
-            control.should_evaluate = False
+        if not number or step == steps:
+            return False
+        self.received, self.stopped_after = signal.Signals(number), step
+        return True
 
     def report(self, run: Path) -> str:
         """A message: what was saved and how to resume. Rank 0 writes it to the run folder.

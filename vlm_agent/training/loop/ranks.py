@@ -4,6 +4,7 @@ Every function but `count` and `number` is a collective: all ranks must call it 
 """
 
 import gc
+import os
 from datetime import timedelta
 from typing import TypeVar
 
@@ -16,6 +17,15 @@ Value = TypeVar("Value")
 TIMEOUT = timedelta(hours=1)
 """How long a rank waits for the others before the run ends. Rank 0 alone writes the weights of a checkpoint, which
 takes minutes for a large model on a network file system; PyTorch's and DeepSpeed's defaults are 10 to 30 minutes."""
+
+
+def join(device: torch.device) -> None:
+    """Connects the ranks that a launcher has started, if there are several."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not _is_distributed():
+        on_gpu = device.type == "cuda"
+        distributed.init_process_group(
+            "nccl" if on_gpu else "gloo", timeout=TIMEOUT, device_id=device if on_gpu else None
+        )
 
 
 def count() -> int:
@@ -38,7 +48,7 @@ def leave() -> None:
     A launcher ends the remaining ranks some minutes after the first exit, so a rank may not exit while another one
     still saves. Destroying the group ends gloo's threads: one that releases a tensor while the interpreter shuts down
     aborts the process ("terminate called without an active exception", PyTorch #179291). The threads end only when
-    nothing refers to the group any more. A DDP model refers to it, so the caller drops its Trainer before; its cycles
+    nothing refers to the group any more. A DDP model refers to it, so the caller drops its engine before; its cycles
     are collected here. Where DDP's reducer is the last to refer to the group, it waits for the threads with the GIL
     held, and a thread that waits for the GIL to release a tensor never ends: the rank hangs at its exit.
     """

@@ -4,22 +4,17 @@ Teacher-forced: an action is exact if every one of its tokens is the most likely
 the action's own earlier tokens. One forward pass covers all actions of an episode.
 """
 
-import contextlib
 import hashlib
-import random
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, cast
 
-import numpy as np
 import torch
-from accelerate.utils import send_to_device
-from torch.utils.data import DataLoader, Dataset
 
 from vlm_agent.episodes import ACTION_NAMES
 from vlm_agent.models.loss import NOT_FOR_MODELS, Targets
 from vlm_agent.training.loop import ranks
+from vlm_agent.training.loop.loader import Rows, load
 from vlm_agent.training.loop.meter import starts_of_actions
-from vlm_agent.training.loop.preemption import leave_stopping_to_parent
+from vlm_agent.training.loop.random_state import preserved_random_state
 
 _KINDS = len(ACTION_NAMES)
 
@@ -34,14 +29,6 @@ def fixed_sample(ids: Sequence[str], subsets: Sequence[str], count: int) -> list
         ranked.setdefault(subsets[index], []).append(index)
     turns = [(turn, subset, index) for subset, mine in ranked.items() for turn, index in enumerate(mine)]
     return [index for _, _, index in sorted(turns)[:count]]
-
-
-class Rows(Protocol):
-    """Collated batches by number."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, number: int) -> dict: ...
 
 
 class Validation:
@@ -63,32 +50,18 @@ class Validation:
         with preserved_random_state(), torch.no_grad():
             model.eval()
             try:
-                for batch, counts in self._share():
-                    figures = _figures(model, send_to_device(batch, device))
-                    sums += figures * counts
+                for batch, counts in self._share(device):
+                    sums += _figures(model, batch) * counts
             finally:
                 model.train(training)
         return _named(ranks.summed(sums).cpu())
 
-    def _share(self) -> Iterator[tuple[dict, bool]]:
+    def _share(self, device: torch.device) -> Iterator[tuple[dict, bool]]:
         """This rank's batches, each with False if it is a repetition."""
         world, total = ranks.count(), len(self.packs)
         numbers = [ranks.number() + turn * world for turn in range(-(-total // world))]
-        loader = DataLoader(
-            cast("Dataset", self.packs),
-            batch_size=None,
-            sampler=[number % total for number in numbers],
-            collate_fn=_unchanged,
-            num_workers=self.workers,
-            worker_init_fn=leave_stopping_to_parent,
-            generator=torch.Generator(),  # a DataLoader draws a seed from its generator
-        )
+        loader = load(self.packs, [number % total for number in numbers], self.workers, device)
         return zip(loader, [number < total for number in numbers], strict=True)
-
-
-def _unchanged(batch: Any) -> Any:
-    """Without it, a DataLoader makes tensors of NumPy arrays, which stay on the host (`models/transfer.py`)."""
-    return batch
 
 
 def _figures(model: torch.nn.Module, batch: dict) -> torch.Tensor:
@@ -120,16 +93,3 @@ def _named(sums: torch.Tensor) -> dict[str, float]:
         if count:
             figures[f"eval_accuracy_{name}"] = right / count
     return figures
-
-
-@contextlib.contextmanager
-def preserved_random_state() -> Iterator[None]:
-    """Restores the state of all random number generators at exit."""
-    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (the state of libraries that use it)
-    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    try:
-        with torch.random.fork_rng(devices):
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)  # noqa: NPY002

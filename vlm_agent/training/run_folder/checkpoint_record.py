@@ -6,7 +6,7 @@
      "files": {"model.safetensors": {"bytes": …, "sha256": "…"}, …},
      "checksum": "…"}                     sha256 of everything above
 
-Trainer writes its files in place, one after the other. After a kill, a full disk or a power cut the record is missing
+Files are written in place, one after the other. After a kill, a full disk or a power cut the record is missing
 or does not match the files.
 """
 

@@ -2,10 +2,10 @@
 
 A checkpoint is complete once its record is written (`checkpoint_record`). The run folder keeps the newest complete
 ones, two or as many as the recipe says, and the best of all; an older one is removed only after a newer one is safe on
-disk. Trainer's own limit (`save_total_limit`) must stay off: it counts folders by their times, complete or not.
+disk.
 
-All ranks must see the same folder. Trainer's files are read with `weights_only` (no code in a pickle is run), but
-DeepSpeed reads its own as pickles: resume only runs of your own.
+All ranks must see the same folder. Our files are read with `weights_only` (no code in a pickle is run), but DeepSpeed
+reads its own as pickles: resume only runs of your own.
 """
 
 import hashlib
@@ -14,16 +14,16 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from transformers import IntervalStrategy, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+import torch
 
 from vlm_agent.errors import TrainingError
 from vlm_agent.models.weights.origin import keys_of_folders
-from vlm_agent.recipe.earlier_keys import in_current_terms
 from vlm_agent.recipe.run import Recipe
-from vlm_agent.recipe.training import NEWEST_KEPT
+from vlm_agent.recipe.training import NEWEST_KEPT, TrainingRecipe
 from vlm_agent.training.loop import ranks
+from vlm_agent.training.loop.random_state import random_state, restore
 from vlm_agent.training.run_folder.checkpoint_record import (
     RECORD,
     DamagedError,
@@ -34,6 +34,7 @@ from vlm_agent.training.run_folder.checkpoint_record import (
 )
 
 _NAME = re.compile(r"checkpoint-(\d+)")
+_RANDOM_STATE = "rng_state_{}.pth"
 _SET_ASIDE = re.compile(r"checkpoint-(\d+)\.damaged(-\d+)?")
 _MAY_CHANGE = (
     "output",
@@ -94,8 +95,8 @@ def resume_point(
 ) -> Path | None:
     """The checkpoint to resume from, or None to start from step 0. A collective: every rank calls it.
 
-    `recipe` lets checkpoints of an earlier version resume: their renamed and missing keys are compared in current
-    terms. Raises TrainingError where the newest whole checkpoint has another identity.
+    `recipe`: the bases that it names may lie in other folders than those of the checkpoint. Raises TrainingError where
+    the newest whole checkpoint has another identity.
     """
     found = newest_whole(folder, say)
     if found is None:
@@ -110,7 +111,6 @@ def _unlike(checkpoint: Path, identity: Mapping, recipe: Recipe | None) -> str |
     """Why a run of this identity cannot resume from the checkpoint; None if it can."""
     there = read_record(checkpoint)["identity"]
     if recipe is not None:
-        there = in_current_terms(there, recipe, identity)
         moved = keys_of_folders(checkpoint.parent.parent, recipe.model)
         there = {key: identity.get(key) if key in moved else value for key, value in there.items()}
     differences = [
@@ -179,11 +179,11 @@ def rotate(folder: Path, say: Callable[[str], None], newest: int = NEWEST_KEPT) 
         return
     kept = {*whole[-newest:], best(folder)}
     for checkpoint in _checkpoints(folder):
-        if checkpoint not in kept and _step(checkpoint) < _step(whole[-newest]):
+        if checkpoint not in kept and step_of(checkpoint) < step_of(whole[-newest]):
             _remove(checkpoint)
     for aside in folder.glob("checkpoint-*.damaged*"):
         match = _SET_ASIDE.fullmatch(aside.name)
-        if match and int(match[1]) < _step(whole[-newest]):
+        if match and int(match[1]) < step_of(whole[-newest]):
             say(f"{aside} is removed: there are {newest} newer complete checkpoints")
             _remove(aside)
 
@@ -207,70 +207,90 @@ def _recorded(folder: Path) -> list[tuple[Path, dict]]:
 
 def _checkpoints(folder: Path) -> list[Path]:
     """Folders named `checkpoint-N`, oldest first."""
-    return sorted((path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name)), key=_step)
+    return sorted((path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name)), key=step_of)
 
 
-def _step(checkpoint: Path) -> int:
+def step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.removeprefix("checkpoint-"))
 
 
-class Checkpoints(TrainerCallback):
-    """Seals each checkpoint that Trainer writes. Requests one when a validation is the best so far, and when the newest
-    is `save_seconds` old. A run that a signal stopped before the validation at its step resumes with it."""
+class Savable(Protocol):
+    """What trains; `training/engine.py` has both kinds."""
+
+    def save(self, checkpoint: Path) -> None: ...
+
+    def load(self, checkpoint: Path) -> None: ...
+
+
+class Checkpoints:
+    """When to write a checkpoint, and how.
+
+    RUN/checkpoints/checkpoint-N/
+        the trained weights, under the names of RUN/model/
+        optimizer.pt         the states of the optimiser; under DeepSpeed instead its own files, one of each rank
+        rng_state_R.pth      the random number generators of rank R
+        whole.json           the record, written last (`checkpoint_record.py`)
+
+    The learning rate and the position in the stream follow from the number of steps. A run that a signal stopped before
+    the validation at its step resumes with it.
+    """
 
     def __init__(
-        self,
-        folder: Path,
-        identity: Mapping,
-        packs_per_step: int,
-        say: Callable[[str], None],
-        newest: int = NEWEST_KEPT,
-        save_seconds: int | None = None,
+        self, folder: Path, identity: Mapping, packs_per_step: int, say: Callable[[str], None], recipe: TrainingRecipe
     ) -> None:
         self.folder, self.identity, self.packs_per_step, self.say = folder, identity, packs_per_step, say
-        self.newest, self.save_seconds = newest, save_seconds
+        self.recipe = recipe
         self._saved = time.monotonic()
         self._validated: tuple[int, dict] | None = None
-        self._unvalidated: Path | None = None
 
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def resume(self, checkpoint: Path, engine: Savable) -> None:
+        """Restores weights, optimiser and random state. A collective."""
+        engine.load(checkpoint)
+        own = checkpoint / _RANDOM_STATE.format(ranks.number())
+        if own.is_file():  # a run may resume on more ranks than before
+            restore(torch.load(own, weights_only=True))
         self._saved = time.monotonic()
-        # Those of the checkpoint replaced them: a resumed run may save and log at other steps than before.
-        state.compute_steps(args, state.max_steps)
-        resumed = self.folder / f"checkpoint-{state.global_step}"
-        is_due = args.eval_strategy == IntervalStrategy.STEPS and state.global_step % state.eval_steps == 0
-        is_missing = is_due and state.global_step > 0 and ranks.number() == 0 and not read_record(resumed)["validation"]
-        args.eval_on_start = ranks.any_rank(is_missing)  # Trainer reads it next
-        self._unvalidated = resumed if args.eval_on_start else None
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Rank 0's clock decides, because a save is a collective."""
-        if self.save_seconds is None:
-            return
-        due = ranks.number() == 0 and time.monotonic() - self._saved >= self.save_seconds
-        if ranks.any_rank(due):
-            control.should_save = True
+    def lacks_validation(self, step: int) -> bool:
+        """Whether a run that resumes after `step` validates first. A collective."""
+        validation = self.recipe.validation
+        if step == 0 or validation is None or step % validation.steps:
+            return False
+        return ranks.any_rank(ranks.number() == 0 and read_record(self._at(step))["validation"] is None)
 
-    def on_evaluate(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **reported: Any
-    ) -> None:
-        metrics = reported["metrics"]
-        self._validated = (state.global_step, dict(metrics))
-        if self._unvalidated is not None:
-            if ranks.number() == 0:
-                record_validation(self._unvalidated, metrics)
-            self._unvalidated = None
-            return
-        if ranks.any_rank(ranks.number() == 0 and is_better(self.folder, metrics)):
-            control.should_save = True
-
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Seals once all ranks have written their files. None trains on before the record is written."""
-        ranks.wait()
-        step = state.global_step
-        validation = self._validated[1] if self._validated and self._validated[0] == step else None
-        seal(self.folder / f"checkpoint-{step}", step, step * self.packs_per_step, self.identity, validation)
+    def add_validation(self, step: int, figures: Mapping) -> None:
+        """Records the figures of a validation in the checkpoint that lacks them."""
         if ranks.number() == 0:
-            rotate(self.folder, self.say, self.newest)
+            record_validation(self._at(step), figures)
+
+    def is_due(self, step: int, steps: int, validation: Mapping | None) -> bool:
+        """Whether to save after `step` of `steps`: regularly, at the end, after the best validation so far, and where
+        the newest is `save_seconds` old. A collective. `validation`: the figures of one after this step."""
+        if validation is not None:
+            self._validated = (step, dict(validation))
+        every, seconds = self.recipe.save_steps, self.recipe.save_seconds
+        if every is not None and (step % every == 0 or step == steps):
+            return True
+        if validation is None and seconds is None:
+            return False
+        # Rank 0's clock and files decide.
+        is_old = seconds is not None and time.monotonic() - self._saved >= seconds
+        is_best = validation is not None and ranks.number() == 0 and is_better(self.folder, validation)
+        return ranks.from_rank_0(is_old or is_best)
+
+    def save(self, step: int, engine: Savable) -> None:
+        """Seals once all ranks have written their files. None trains on before the record is written."""
+        checkpoint = self._at(step)
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        engine.save(checkpoint)
+        torch.save(random_state(), checkpoint / _RANDOM_STATE.format(ranks.number()))
+        ranks.wait()
+        validation = self._validated[1] if self._validated and self._validated[0] == step else None
+        seal(checkpoint, step, step * self.packs_per_step, self.identity, validation)
+        if ranks.number() == 0:
+            rotate(self.folder, self.say, self.recipe.keep_checkpoints)
         ranks.wait()
         self._saved = time.monotonic()
+
+    def _at(self, step: int) -> Path:
+        return self.folder / f"checkpoint-{step}"

@@ -1,7 +1,7 @@
 """The files of a run folder; the check that it belongs to the recipe; the record of a finished run.
 
 RUN/recipe.yaml       the resolved recipe
-RUN/checkpoints/      a stopped or killed run resumes from the newest
+RUN/checkpoints/      a stopped or killed run resumes from the newest (`checkpoints.py` lists the files of one)
 RUN/tensorboard/
 RUN/lock              held, and names its process, while one trains here (`run_lock.py`)
 RUN/progress.jsonl    figures of every log step and validation (`progress.py`)
@@ -13,7 +13,7 @@ RUN/features.json     the features that the model reads, where the weights are a
 RUN/references.parquet  only with `data.references`: the demonstrations that sentences read
 RUN/slurm.tsv         only on Slurm: starts and ends of jobs; RUN/logs/JOB/: output of each rank
 RUN/sources.json      commits or fingerprints of the checkpoints that the weights started from
-RUN/episodes.parquet  the ids of the episodes that it and its base learned from (`models/weights/learned.py`)
+RUN/episodes.parquet  the ids of the episodes that it and its base learned from (`models/weights/origin.py`)
 RUN/README.md         the model card; RUN/model/README.md is the same (`vlm_agent/models/card/`)
 RUN/run.json          versions, commit, data, figures, SHA-256 of every file that decides an answer; written last: it
                       means finished
@@ -113,7 +113,7 @@ def claim(run: Path, recipe: Recipe) -> None:
 def mark_finished(run: Path, recipe: Recipe, manifest: dict | None, figures: dict) -> None:
     """Writes the model card, then run.json, which marks the run as finished.
 
-    `manifest`: the shards'; None for data drawn in training.
+    `manifest`: the shards'; None without shards.
     """
     shards = None if manifest is None or recipe.data.shards is None else Path(recipe.data.shards)
     record: dict[str, Any] = {

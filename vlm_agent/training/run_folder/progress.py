@@ -25,7 +25,7 @@ PROGRESS = "progress.jsonl"
 
 
 def is_progress(logs: Mapping[str, Any]) -> bool:
-    """Whether what Trainer logs is a log step or a validation, not its summary at the end."""
+    """Whether a line is of a log step or a validation, not of times alone."""
     return not {"loss", "eval_loss"}.isdisjoint(logs)
 
 

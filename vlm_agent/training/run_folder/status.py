@@ -8,10 +8,8 @@ RUN/merge.json                              the folder is the result of `vlm-age
 RUN/slurm.tsv                               every start and end of its Slurm jobs (`slurm/common.sh`)
 RUN/stopped                                 a signal stopped the run, and everything is saved
 
-Figures come from these files alone. An unfinished run of an earlier version has no progress.jsonl; its step and loss
-are those of the newest checkpoint's `trainer_state.json`, and its ETA follows from the times of its checkpoints. The
-logs below RUN/logs (`slurm/train.sbatch`) are searched only for an error message to quote, because a process that is
-killed from outside writes nothing else.
+Figures come from these files alone. The logs below RUN/logs (`slurm/train.sbatch`) are searched only for an error
+message to quote, because a process that is killed from outside writes nothing else.
 """
 
 import json
@@ -33,7 +31,6 @@ from vlm_agent.training.run_folder.run_lock import training_state
 LEDGER, LOGS = "slurm.tsv", "logs"
 _FINISHED, _STOPPED, _CHECKPOINTS, _RECIPE = "run.json", "stopped", "checkpoints", "recipe.yaml"
 _MERGED = "merge.json"
-_TRAINER_STATE = "trainer_state.json"
 _REMEDY = "restore it from a copy of the run"
 _LOG_TAIL = 1 << 16
 _START = "\n=== "
@@ -116,19 +113,6 @@ class _Validation(_Line):
 
 
 @dataclass
-class _LoggedLoss:
-    loss: float | None = None
-
-
-@dataclass
-class _TrainerState:
-    """What trainer_state.json must hold."""
-
-    max_steps: int
-    log_history: list[_LoggedLoss]
-
-
-@dataclass
 class _Figures:
     steps: int
     last_losses: dict[str, float] = field(default_factory=dict)
@@ -165,7 +149,7 @@ def read_status(run: Path) -> Status:
     elif figures:
         step, steps, loss, eta = figures["step"], figures["steps"], figures["loss"], _eta(figures, events)
     else:
-        step, steps, loss, eta = _from_checkpoints(run, checkpoints, events)
+        step, steps, loss, eta = (checkpoints[-1].step if checkpoints else None), None, None, None
     return Status(
         state=_state(run, finished, events),
         step=step,
@@ -252,35 +236,6 @@ def _eta(figures: dict[str, Any], events: list[Event]) -> timedelta | None:
     if starts and datetime.fromisoformat(figures["time"]) < starts[-1]:
         return None
     return timedelta(seconds=figures["eta_seconds"])
-
-
-def _from_checkpoints(
-    run: Path, checkpoints: list[Checkpoint], events: list[Event]
-) -> tuple[int | None, int | None, float | None, timedelta | None]:
-    """(step, steps, loss, ETA) of a run without progress.jsonl."""
-    if not checkpoints:
-        return None, None, None, None
-    newest = checkpoints[-1]
-    path = run / _CHECKPOINTS / f"checkpoint-{newest.step}" / _TRAINER_STATE
-    state = read_checked(path, "run the same training again, which replaces the checkpoint", _TrainerState)
-    losses = [line["loss"] for line in state["log_history"] if "loss" in line]
-    steps = state["max_steps"]
-    return newest.step, steps, losses[-1] if losses else None, _eta_from_checkpoints(events, checkpoints, steps)
-
-
-def _eta_from_checkpoints(events: list[Event], checkpoints: list[Checkpoint], steps: int) -> timedelta | None:
-    """From the speed between the last start, or else the oldest checkpoint, and the newest checkpoint.
-
-    None where there are no two such moments.
-    """
-    starts = [event for event in events if event.name == "start"]
-    moments = [(checkpoint.time, checkpoint.step) for checkpoint in checkpoints]
-    if starts:
-        moments = [(starts[-1].time, starts[-1].done), *(one for one in moments if one[0] > starts[-1].time)]
-    if len(moments) < 2 or moments[-1][1] <= moments[0][1]:
-        return None
-    (first_time, first), (last_time, last) = moments[0], moments[-1]
-    return (last_time - first_time) / (last - first) * (steps - last)
 
 
 def _error(run: Path, logs: Path) -> str | None:

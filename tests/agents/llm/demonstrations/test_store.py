@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers.tiny_encoder import write_encoder
+from helpers.models.tiny_encoder import write_encoder
 
 from vlm_agent.agents.llm.demonstrations import Demonstrations, DemonstrationsError, goal_encoder
 from vlm_agent.agents.llm.references.encoder import EncoderError

@@ -3,7 +3,7 @@
 import contextlib
 
 import pytest
-from helpers.adb_servers import PROGRAMS, AdbServer
+from helpers.phones.adb_servers import PROGRAMS, AdbServer
 
 from vlm_agent.devices.acting.demonstrating.lines import lines_of
 from vlm_agent.episodes import Action

@@ -4,8 +4,8 @@ import random
 
 import numpy as np
 import pytest
-from helpers.cards import passes_luhn
-from helpers.understood import as_parts
+from helpers.agents.understood import as_parts
+from helpers.robustness.cards import passes_luhn
 
 from vlm_agent.devices.acting.demonstrating.lines import lines_of
 from vlm_agent.devices.acting.demonstrating.observed import (

@@ -5,7 +5,7 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from helpers.adb_servers import PROGRAMS, AdbServer
+from helpers.phones.adb_servers import PROGRAMS, AdbServer
 
 from vlm_agent.devices.acting.demonstrating.lines import lines_of
 from vlm_agent.devices.acting.demonstrating.touched import TouchRecorder

@@ -28,7 +28,7 @@ _TYPE = re.compile(r"在输入框\s*[:：]\s*\['(.*?)'\]\s*输入\s*[（(]\s*[�
 
 
 @dataclass(frozen=True)
-class Row:
+class PublishedDemonstration:
     number: int
     app: str
     goal: str
@@ -52,7 +52,7 @@ def import_table(path: Path, store: Demonstrations) -> tuple[int, int]:
     return len(rows), len(store.all()) - before
 
 
-def read_table(path: Path) -> Iterator[Row]:
+def read_table(path: Path) -> Iterator[PublishedDemonstration]:
     """The rows in order. Raises DemonstrationsError with file and row."""
     reader = csv.DictReader(io.StringIO(_text(path), newline=""), strict=True)
     try:
@@ -65,7 +65,7 @@ def read_table(path: Path) -> Iterator[Row]:
                 raise DemonstrationsError(
                     f"{path}, row {number}: the app, the task or its actions are missing; complete the row"
                 )
-            yield Row(number, app, goal, tuple(_line(part) for part in _parts(traces)))
+            yield PublishedDemonstration(number, app, goal, tuple(_line(part) for part in _parts(traces)))
     except csv.Error as error:
         raise DemonstrationsError(f"{path}, line {reader.line_num}: not CSV ({error}); save the table as CSV") from None
 

@@ -27,7 +27,7 @@ APPLICATION_ID = 0x564C4D44
 """The bytes `VLMD`, so that another program's SQLite file is recognised."""
 
 LONGEST_GOAL, LONGEST_LINE, MOST_LINES = 1000, 500, 200
-"""Of a demonstration, in characters and lines. It is meant for a prompt."""
+"""The limits of a demonstration, in characters and lines. It is meant for a prompt."""
 
 _LATEST = 253_402_300_799
 """The end of the year 9999, in seconds since the epoch. Later times have no date."""
@@ -155,7 +155,7 @@ class Demonstrations:
         return [(float(similarity[index]), found[index]) for index in order]
 
     def digest(self) -> str:
-        """Of goals, apps and lines: two stores with the same demonstrations have the same digest."""
+        """The digest of goals, apps and lines: two stores with the same demonstrations have the same digest."""
         content = [(one.goal, one.app, one.lines) for one in self.all()]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 

@@ -17,7 +17,7 @@ from vlm_agent.files import atomic_write
 from vlm_agent.files.console import Progress, make_console
 
 _DECIMALS = 5
-"""Of similarities. Goals that are as near up to rounding come in their order, whatever the processor."""
+"""The digits of similarities. Goals that are as near up to rounding come in their order, whatever the processor."""
 
 
 SourceT = TypeVar("SourceT", bound=GoalSource)

@@ -184,13 +184,13 @@ class Predicted:
 
 def _description(dataset: ShardDataset, number: int) -> str:
     """The recorded description of the first screen of an episode."""
-    coat = dataset.without_pixels(number).steps[0].coat
-    if coat is None or not coat.screen.strip():
+    text = one_line(dataset.without_pixels(number).steps[0].notes.get("screen", ""))
+    if not text:
         raise ReferencesError(
             f"references: episode {dataset.ids[number]} of {dataset.directory} has no description of its first screen "
             "to learn as a caption; write shards with `vlm-agent simulate --thoughts` or `vlm-agent annotate`"
         )
-    return one_line(coat.screen)
+    return text
 
 
 def _action(row: dict) -> Action:

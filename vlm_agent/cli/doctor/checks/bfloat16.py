@@ -3,7 +3,7 @@
 from vlm_agent.cli.doctor.check import AbsentError, BrokenError, Check
 
 _TOLERANCE = 0.02
-"""Of a product of bfloat16 matrices, which have 8 significant bits, relative to its largest element."""
+"""The error of a product of bfloat16 matrices, which have 8 significant bits, relative to its largest element."""
 
 
 def _bfloat16() -> str:

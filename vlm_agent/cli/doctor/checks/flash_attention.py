@@ -4,7 +4,7 @@ from vlm_agent.cli.doctor.check import AbsentError, BrokenError, Check, require_
 from vlm_agent.files.installation import requirements_option
 
 _TOLERANCE = 0.02
-"""Of attention in bfloat16, which has 8 significant bits; values are of order 1."""
+"""The error of attention in bfloat16, which has 8 significant bits; values are of order 1."""
 
 
 def _flash_attention() -> str:

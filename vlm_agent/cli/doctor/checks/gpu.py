@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import torch
 
 _TOLERANCE = 1e-3
-"""Of a product in float32, relative to its largest element; TF32 and bfloat16 are coarser."""
+"""The error of a product in float32, relative to its largest element; TF32 and bfloat16 are coarser."""
 
 
 def _gpu() -> str:

@@ -21,8 +21,7 @@ function show(reply) {
   find("texts").replaceChildren();
   row("action", reply.action);
   row("answer", reply.answer);
-  for (const [name, text] of Object.entries(reply.thoughts)) row(name === "think" ? "thought" : name, text);
-  if (reply.plan.length) row("plan", reply.plan.join("\n"));
+  for (const [name, text] of Object.entries(reply.notes)) row(name === "think" ? "thought" : name, text);
   row("seconds", String(reply.seconds));
   if (reply.from_disk) row("reply", "from disk; seconds and tokens are those of the request that was sent");
   row("tokens", reply.tokens ? `${reply.tokens[0]} read, ${reply.tokens[1]} written` : "unknown");

@@ -1,12 +1,12 @@
 """Names and checks of the files in a folder of features."""
 
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from tokenize import TokenError
 from types import NoneType
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
@@ -27,26 +27,23 @@ REMEDY = "move it away and run the same `vlm-agent features` again to restore it
 @dataclass(frozen=True)
 class FeatureFile:
     """The features of one shard. `shard`: its path in the folder of shards. `steps`: the number of its steps.
-
-    `sums_sha256`: of the file of checksums; None for features of earlier versions, which are read without them.
-    """
+    `sums_sha256`: digest of the file of checksums."""
 
     shard: str
     steps: int
     sha256: str
     pixels_sha256: str
-    sums_sha256: str | None = None
+    sums_sha256: str
 
     def content(self) -> dict:
         """The file as an entry of the manifest."""
         return {"shard": self.shard, "features": features_name(self.shard), "pixels": pixels_name(self.shard)} | {
-            key: value for key, value in asdict(self).items() if key != "shard" and value is not None
+            key: value for key, value in asdict(self).items() if key != "shard"
         }
 
     @classmethod
     def read(cls, content: dict) -> "FeatureFile":
-        keys = ("shard", "steps", "sha256", "pixels_sha256")
-        return cls(**{key: content[key] for key in keys}, sums_sha256=content.get("sums_sha256"))
+        return cls(**{field.name: content[field.name] for field in fields(cls)})
 
 
 def features_name(shard: str) -> str:
@@ -106,10 +103,8 @@ def _check_manifest(manifest: dict) -> None:
         checked(manifest, key, int)
     checked(manifest, "shards.manifest_sha256", str)
     for number, entry in enumerate(checked(manifest, "files", list)):
-        for key, kind in (("shard", str), ("steps", int), ("sha256", str), ("pixels_sha256", str)):
+        for key, kind in get_type_hints(FeatureFile).items():
             checked({f"files[{number}]": entry}, f"files[{number}].{key}", kind)
-        if "sums_sha256" in entry:
-            checked({f"files[{number}]": entry}, f"files[{number}].sums_sha256", str)
 
 
 def check_extractor(content: Any, key: str) -> None:

@@ -174,8 +174,7 @@ class FeatureStore:
         Raises DatasetError as `steps`, and where they differ from their checksum.
         """
         row = self._features(shard)[number]
-        sums = self._sums.of(shard)
-        if sums is not None and row_sum(row) != sums[number]:
+        if row_sum(row) != self._sums.of(shard)[number]:
             raise DatasetError(
                 f"{self.folder / features_name(shard)} is damaged (the checksum of step {number} differs); {REMEDY}"
             )
@@ -190,8 +189,7 @@ class FeatureStore:
     def _index(self) -> PixelIndex:
         # Copies, because a mapping keeps its file open for as long as an array refers to it.
         for shard, file in self._files.items():
-            if file.sums_sha256 is not None:
-                check_digest(self.folder / pixels_name(shard), file.pixels_sha256)
+            check_digest(self.folder / pixels_name(shard), file.pixels_sha256)
         return PixelIndex([np.array(self._pixels(shard)) for shard in self._files])
 
     @cached_property
@@ -227,18 +225,15 @@ class _Sums:
 
     def __init__(self, folder: Path, files: Mapping[str, FeatureFile]) -> None:
         self._folder, self._files = folder, files
-        self._read: dict[str, np.ndarray | None] = {}
+        self._read: dict[str, np.ndarray] = {}
 
-    def of(self, shard: str) -> np.ndarray | None:
-        """uint32 (steps,); None for features of an earlier version. Raises DatasetError for a missing or damaged
-        file."""
+    def of(self, shard: str) -> np.ndarray:
+        """uint32 (steps,). Raises DatasetError for a missing or damaged file."""
         if shard not in self._read:
             self._read[shard] = self._load(self._files[shard])
         return self._read[shard]
 
-    def _load(self, file: FeatureFile) -> np.ndarray | None:
-        if file.sums_sha256 is None:
-            return None
+    def _load(self, file: FeatureFile) -> np.ndarray:
         path = self._folder / sums_name(file.shard)
         sums = np.array(open_array(path, "uint32", (file.steps,)))  # a mapping would keep the file open
         check_digest(path, file.sums_sha256)

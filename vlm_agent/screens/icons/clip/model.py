@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from transformers import CLIPModel
 
 MEAN, DEVIATION = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
-"""Of OpenAI's CLIP; a checkpoint's `preprocessor_config.json` may state others."""
+"""The values of OpenAI's CLIP; a checkpoint's `preprocessor_config.json` may state others."""
 
 
 def description(meaning: str) -> str:

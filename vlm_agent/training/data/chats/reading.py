@@ -16,7 +16,7 @@ from vlm_agent.errors import RecipeError
 
 ROLES = ("system", "user", "assistant")
 MOST_BYTES = 1_000_000
-"""Of a line. A longer one is an error: a chat of this length fits no model here."""
+"""The limit of a line. A longer one is an error: a chat of this length fits no model here."""
 
 Messages = list[dict[str, str]]
 

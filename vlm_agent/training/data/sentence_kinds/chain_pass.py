@@ -74,6 +74,6 @@ def _mean_and_maximum(mean: float, most: int) -> str:
 
 
 def _workload(cost: CostModel, source: np.ndarray, target: np.ndarray, vectors: np.ndarray) -> Workload:
-    """Of a batch of these lengths (N,), without padding."""
+    """The work of a batch of these lengths (N,), without padding."""
     counts = {"source_lengths": source, "target_lengths": target, "feature_counts": vectors}
     return cost.workload({name: column.tolist() for name, column in counts.items()})

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from vlm_agent.errors import RecipeError
-from vlm_agent.models.context import context_of
 from vlm_agent.models.cost import Workload, causal_pairs
+from vlm_agent.models.family import context_of
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.windows import Window
 from vlm_agent.training.data.chats.reading import Chats

@@ -80,7 +80,7 @@ class SentenceKind(ABC):
         return []
 
     def digest(self) -> bytes:
-        """Of data beside the shards that decides the sentences; empty without any."""
+        """The digest of data beside the shards that decides the sentences; empty without any."""
         return b""
 
     def complete(self, config: PretrainedConfig) -> None:
@@ -96,7 +96,8 @@ class SentenceKind(ABC):
         return batch_size
 
     def count_pass(self, items: Sequence[Item]) -> PassCounts:
-        """Of the run's items, without pixels. Raises RecipeError if the sentences are unknown before the run."""
+        """The counts of the run's items, without pixels. Raises RecipeError if the sentences are unknown before the
+        run."""
         raise RecipeError(
             "a dry run needs data.shards and sentences of known length, such as data.sentences: trajectory; those of "
             f"{self.run.recipe.data.sentences} are known only during the run"

@@ -11,7 +11,7 @@ import numpy as np
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode, Step
 from vlm_agent.errors import RecipeError
-from vlm_agent.models.context import context_of
+from vlm_agent.models.family import context_of
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import label_elements
 from vlm_agent.sentences.segments import Segment, supervised_length
@@ -83,8 +83,8 @@ class TrajectoryKind(SentenceKind):
         """The tokens of a step's screen, thoughts and plans, and whether its action is writable."""
         sentences, language = self.run.sentences, self.run.sentences.language
         screen = sentences.length([sentences.shown(step)])
-        thoughts = sum(map(sentences.count, sentences.thoughts.learned(step.coat)))
-        plans = sum(map(sentences.count, sentences.thoughts.plans.learned(step.plan)))
+        thoughts = sum(map(sentences.count, sentences.thoughts.learned(step.notes)))
+        plans = sum(map(sentences.count, sentences.thoughts.plans.learned(step.notes)))
         return screen, thoughts, plans, sentences.writes(language.encode(step.action, step.screen))
 
     def _cut(self, episode: Episode, write: "Trajectories") -> list[Window]:

@@ -24,7 +24,7 @@ class Intent:
     flags: set[str] = field(default_factory=set)
 
     def __str__(self) -> str:
-        """As `am` prints it."""
+        """The intent as `am` prints it."""
         parts = [("act", self.action), ("cat", f"[{','.join(self.categories)}]" if self.categories else "")]
         parts += [("dat", self.data), ("typ", self.type), ("pkg", self.package), ("cmp", self.component)]
         text = " ".join(f"{name}={value}" for name, value in parts if value)

@@ -1,0 +1,77 @@
+"""Training, evaluation and single operations at the shapes of 7B and 8B models, with random weights, on one GPU.
+
+    python -m benchmarks.gpu kernels --output FILE
+    python -m benchmarks.gpu train --shape qwen2_5_vl_7b --batch 2 --checkpointing --output FILE
+    python -m benchmarks.gpu train --shape qwen2_5_vl_7b --batch 2 --checkpointing --undo windows --output FILE
+    python -m benchmarks.gpu train --shape llama2_7b_vit_l --batch 3 --profile 25 --output FILE
+    python -m benchmarks.gpu evaluate --shape qwen2_5_vl_7b --batch 2 --output FILE
+
+All of it in one command, with runs of the package's own commands (train, merge, evaluate) on all GPUs:
+
+    python -m benchmarks.gpu hour --output FOLDER
+
+Shapes: llama2_7b_vit_l, qwen2_5_vl_7b, qwen3_vl_8b. Without a GPU the same code runs at a small size:
+
+    python -m benchmarks.gpu kernels --device cpu --screens 1
+    python -m benchmarks.gpu train --device cpu --shape qwen2_5_vl --steps 2
+
+What needs no GPU at all is to count what a layer moves, and what a step holds and calls:
+
+    python -m benchmarks.gpu traffic --device cpu --shape qwen2_5_vl_7b
+    python -m benchmarks.gpu memory --device cpu --shape qwen2_5_vl_7b --checkpointing
+
+Prints the result as JSON, and writes it to --output: hardware, versions, commit, date, command and figures.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import torch
+
+from benchmarks.gpu import evaluation, hour, kernels, memory, runs, traffic, train_step
+from benchmarks.gpu.record import record
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    benchmarks = parser.add_subparsers(required=True)
+    modules = {
+        "kernels": kernels,
+        "train": train_step,
+        "evaluate": evaluation,
+        "traffic": traffic,
+        "memory": memory,
+        "runs": runs,
+    }
+    for name, module in modules.items():
+        one = benchmarks.add_parser(name, description=module.__doc__)
+        one.set_defaults(benchmark=name, measure=module.measure)
+        add_arguments(one)
+        module.add_arguments(one)
+    whole = benchmarks.add_parser(
+        "hour", description=hour.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    whole.set_defaults(benchmark="hour")
+    add_arguments(whole)
+    hour.add_arguments(whole)
+    options = parser.parse_args()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit("torch finds no CUDA GPU; try the benchmark at a small size with --device cpu")
+    if options.benchmark == "hour":
+        raise SystemExit(hour.main(options))
+    result = json.dumps(record(options, options.measure(options)), indent=1)
+    print(result)
+    if options.output is not None:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(result + "\n", encoding="utf-8")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", default="cuda", help="cuda (default) or cpu")
+    parser.add_argument("--output", type=Path, metavar="PATH", help="where to write the result; a folder for hour")
+    parser.add_argument("--commit", help="of the code, where it is not a git checkout")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The metadata of a result: hardware, versions, date, commit and command."""
+
+import argparse
+import datetime
+import platform
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+
+def record(options: argparse.Namespace, figures: dict) -> dict:
+    return {
+        "benchmark": options.benchmark,
+        "command": command(sys.argv[1:]),
+        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+        "commit": options.commit or commit(),
+        "hardware": hardware(options.device),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "cudnn": torch.backends.cudnn.version(),
+        "transformers": version("transformers"),
+        "peft": version("peft"),
+        "figures": figures,
+    }
+
+
+def command(arguments: list[str]) -> str:
+    """`arguments` of the command, without --output and --commit."""
+    return " ".join(["python -m benchmarks.gpu", *_without_paths(arguments)])
+
+
+def hardware(device: str) -> str:
+    return torch.cuda.get_device_name() if device == "cuda" else _cpu()
+
+
+def _without_paths(arguments: list[str]) -> list[str]:
+    """Without --output and --commit, which change no figure."""
+    left = iter(arguments)
+    return [one for one in left if not (one in ("--output", "--commit") and next(left))]
+
+
+def commit() -> str:
+    described = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    return subprocess.run(described, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _cpu() -> str:
+    found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    return found[1] if found else platform.machine()

@@ -1,0 +1,206 @@
+"""LoRA training steps on packed rows of 8-step episodes: tokens per second, MFU, and peak memory beside its estimate.
+
+Rows are made before the clock starts, as loader processes do in a run; their way to the GPU is timed. Model FLOPs are
+those of vlm_agent.training.flops, without what gradient checkpointing computes again.
+`--undo` measures without one of the package's faster operations: `patches` and `windows` of vision_kernels.py,
+`adapters` of adapters.py (inputs of LoRA copied to float32), `flash-attn` for torch's variable-length attention,
+`varlen` for neither: one attention call per sentence and length of window.
+"""
+
+import argparse
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from peft.tuners.lora import Linear as LoraLinear
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+from torch.utils._pytree import tree_map_only
+from transformers import AttentionInterface
+
+from benchmarks.gpu.timing import wait_for
+from benchmarks.training import packed, padded
+from benchmarks.training.episodes import STEPS, read_episodes, write_episodes
+from benchmarks.training.measure import Clock, peak_resident
+from benchmarks.training.models import LORA_RANK
+from benchmarks.training.road import Run
+from benchmarks.training.shapes import Shape, shape_named
+from benchmarks.training.words import read_tokenizer, write_tokenizer
+from vlm_agent.models import attention
+from vlm_agent.models.attention import WITHIN_SENTENCES, within_sentences
+from vlm_agent.models.cost import NO_WORK, Precision, TrainingFlops, Workload, causal_pairs
+from vlm_agent.models.family import family_of
+from vlm_agent.models.qwen_vl.vision_kernels import use_fast_kernels
+from vlm_agent.recipe.model import Lora, TrainedParts
+from vlm_agent.training.dry_run.hardware import gpu_of_device
+from vlm_agent.training.dry_run.memory import SHARDINGS, spread, weigh
+
+DTYPE = torch.bfloat16
+UNDO = ("patches", "windows", "adapters", "flash-attn", "varlen")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_shape(parser)
+    parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing")
+    parser.add_argument("--dropout", type=float, default=0.05, help="of LoRA (default 0.05)")
+    parser.add_argument("--undo", nargs="+", choices=UNDO, default=[], help="faster operations to leave out")
+    parser.add_argument("--compile", action="store_true", help="decoder layers by torch.compile; the package does not")
+    parser.add_argument("--warm-up", type=int, default=2, metavar="N", help="steps before the clock starts")
+    parser.add_argument("--steps", type=int, default=6, metavar="N", help="steps to be timed")
+    parser.add_argument("--profile", type=int, default=0, metavar="N", help="list the N slowest kernels of a step")
+
+
+def add_shape(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--shape", required=True, help="name of a shape in training/shapes.py")
+    parser.add_argument("--batch", type=int, help="episodes in a row (default: the shape's)")
+    parser.add_argument("--episodes", type=int, default=12, metavar="N", help="different episodes (default 12)")
+
+
+def measure(options: argparse.Namespace) -> dict:
+    run, episodes = prepare(options)
+    set_dropout(run.model, options.dropout)
+    undo(run.model, options.undo)
+    if options.compile:
+        compile_layers(run.model)
+    if options.checkpointing:
+        run.model.activation_checkpointing_enable()
+    rows = [make_row(run, episodes, number) for number in range(options.warm_up + options.steps)]
+    if options.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    losses = [train(run, *row) for row in rows[: options.warm_up]]
+    clock, timed = Clock(), rows[options.warm_up :]
+    wait_for(options.device)
+    with clock:
+        losses += [train(run, *row) for row in timed]
+        wait_for(options.device)
+    tokens = sum(row["input_ids"].numel() for row, _ in timed)
+    config = run.model.get_base_model().config
+    flops = TrainingFlops(family_of(config).cost(config), trained_parts(run.shape), LORA_RANK, options.checkpointing)
+    work = flops.of(sum((workload(run, row, items) for row, items in timed), NO_WORK))
+    peak = peak_flops(options.device)
+    largest = max(rows, key=lambda row: row[0]["input_ids"].numel())
+    return {
+        "attention": run.model.get_base_model().language_model.config._attn_implementation,
+        "vision_attention": run.model.get_base_model().vision.config._attn_implementation,
+        "tokens_per_step": tokens / options.steps,
+        "seconds_per_step": clock.seconds / options.steps,
+        "steps_per_second": options.steps / clock.seconds,
+        "tokens_per_second": tokens / clock.seconds,
+        "model_tflops_per_step": work.model / options.steps / 1e12,
+        "model_tflops_per_second": work.model / clock.seconds / 1e12,
+        "mfu": None if peak is None else work.model / clock.seconds / peak,
+        "hfu": None if peak is None else work.hardware / clock.seconds / peak,
+        "peak_bytes": torch.cuda.max_memory_allocated() if options.device == "cuda" else peak_resident(),
+        "estimated_peak_bytes": estimate(run, *largest, options),
+        "losses": losses,
+        "kernels": kernels(run, timed[0], options) if options.profile else None,
+    }
+
+
+def prepare(options: argparse.Namespace) -> tuple[Run, list]:
+    """The model with how it is fed and its optimiser, and episodes with screens of the shape's size."""
+    shape = shape_named(options.shape)
+    shape = shape if options.batch is None else replace(shape, batch=options.batch)
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder)
+        write_tokenizer(data / "tokenizer", write_episodes(data, options.episodes, shape.screen, STEPS))
+        tokenizer, episodes = read_tokenizer(data / "tokenizer"), read_episodes(data)
+    return Run(shape, packed, padded.whole_trajectories, tokenizer, options.device, DTYPE, parts=False), episodes
+
+
+def set_dropout(model: nn.Module, share: float) -> None:
+    for layer in model.modules():
+        if isinstance(layer, LoraLinear) and share:
+            layer.lora_dropout["default"] = nn.Dropout(share)
+
+
+def undo(model: nn.Module, names: list[str]) -> None:
+    """Go back to how transformers or peft do it."""
+    vision = model.get_base_model().vision
+    for module in [*model.modules()] if "adapters" in names else []:
+        vars(module).pop("_cast_input_dtype", None)
+    for module in [*vision.modules()] if "patches" in names else []:
+        if isinstance(module, nn.Conv3d):
+            vars(module).pop("forward", None)
+    if {"flash-attn", "varlen"} & {*names}:
+        model.get_base_model().language_model.set_attn_implementation(WITHIN_SENTENCES)
+        vision.set_attn_implementation("sdpa")
+        use_fast_kernels(vision)
+    if "varlen" in names:
+        attention.can_run_kernel = lambda query, dropout=0.0: False
+    if "windows" in names:
+        vision.set_attn_implementation("sdpa")
+
+
+def compile_layers(model: nn.Module) -> None:
+    """All but attention, which would be compiled anew for every row's sentences. Under gradient checkpointing
+    transformers' layers run as they are."""
+    AttentionInterface.register(WITHIN_SENTENCES, torch.compiler.disable(within_sentences))
+    base = model.get_base_model()
+    for layer in base.get_submodule(base.parts["language_model"]):
+        layer.compile(dynamic=True)
+
+
+def make_row(run: Run, episodes: list, number: int) -> tuple[dict[str, torch.Tensor], int]:
+    """The one row of step `number`, and its supervised tokens."""
+    batch = run.shape.batch
+    batches, items = run.batches([episodes[(number * batch + place) % len(episodes)] for place in range(batch)])
+    (row,) = batches
+    return tree_map_only(torch.Tensor, torch.Tensor.pin_memory, row) if run.device == "cuda" else row, items
+
+
+def train(run: Run, row: dict[str, torch.Tensor], items: int) -> float:
+    loss = run.update([row], items)
+    run.optimizer.zero_grad()
+    return loss
+
+
+def trained_parts(shape: Shape) -> TrainedParts:
+    """What `training.models.build` trains."""
+    return TrainedParts(projector="full" if shape.family == "llama_vit" else "frozen")
+
+
+def peak_flops(device: str) -> float | None:
+    """FLOP/s in bfloat16 of this GPU, None where its data sheet is not known."""
+    gpu = gpu_of_device(torch.cuda.get_device_name()) if device == "cuda" else None
+    return None if gpu is None else gpu.peak(bf16=True)
+
+
+def workload(run: Run, row: dict[str, torch.Tensor], items: int) -> Workload:
+    """The work of a row with `items` supervised tokens, whose screens all have the shape's size."""
+    lengths = np.diff(row["cu_seqlens"])
+    screens = len(row["screens" if "screens" in row else "grids"])
+    size = run.processor.screens.fitted(*run.shape.screen)
+    return Workload(int(lengths.sum()), causal_pairs(lengths), items, {size: screens})
+
+
+def estimate(run: Run, row: dict[str, torch.Tensor], items: int, options: argparse.Namespace) -> int:
+    """What a dry run estimates for one GPU and this row, CUDA's own memory included."""
+    base, train = run.model.get_base_model(), trained_parts(run.shape)
+    weights = weigh(run.model, base.parts, run.optimizer, None, bf16=True)
+    held = spread(weights, next(sharding for sharding in SHARDINGS if sharding.stage == 0), 1, bf16=True).total
+    lora = Lora(rank=LORA_RANK, dropout=options.dropout)
+    precision, cost = Precision(bf16=True, frozen_bf16=True), family_of(base.config).cost(base.config)
+    return held + cost.activation_bytes(workload(run, row, items), train, lora, precision, options.checkpointing)
+
+
+def kernels(run: Run, row: tuple[dict[str, torch.Tensor], int], options: argparse.Namespace) -> list[dict]:
+    """The slowest kernels (on a CPU: operations) of a step."""
+    on_gpu = options.device == "cuda"
+    with profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]) as profiler:
+        train(run, *row)
+        wait_for(options.device)
+    time = "self_device_time_total" if on_gpu else "self_cpu_time_total"
+    events = sorted(profiler.key_averages(), key=lambda event: getattr(event, time), reverse=True)
+    total = sum(getattr(event, time) for event in events)
+    return [
+        {
+            "name": event.key[:100],
+            "milliseconds": getattr(event, time) / 1000,
+            "share": getattr(event, time) / total,
+            "calls": event.count,
+        }
+        for event in events[: options.profile]
+    ]

@@ -1,0 +1,101 @@
+"""An endless supply of annotated screens, each determined by its random generator alone.
+
+By default half of them are collages; the others are pages of simulated phones after a random walk, in a random style.
+The seeds of these phones are 48 random bits, so none of them is a phone of a demonstration
+(`simulator/demonstrations.py`).
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from shipped_weights.phone_vlm_tiny.drawn.collage import collage
+from shipped_weights.phone_vlm_tiny.drawn.words import COMMON_WORDS, any_word, phone_words, train_goals
+from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe, DrawnScreenRecipe, RandomWalkRecipe
+from shipped_weights.screens.styles import SIZES, sample_style
+from vlm_agent.episodes import Action, Step, UiElement
+from vlm_agent.simulator import SimulatedPhone
+from vlm_agent.simulator.drawing.glyphs import GLYPHS
+from vlm_agent.simulator.drawing.icons import element_type
+from vlm_agent.simulator.phone import random_popup
+
+_COLLAGE_WORDS, _WALK_WORDS = 60, 20
+_VOCABULARY_SCREENS = 100
+_LISTED_TIMES = 50
+"""The number of repetitions of each listed word in the vocabulary texts, so that rare words enter the vocabulary."""
+
+
+@dataclass(frozen=True)
+class DrawnScreen:
+    """`step` holds the pixels (uint8 (height, width, 3), of any size in `SIZES`) and elements; its action is not a
+    target. `switches`: the state (on: True) of every labelled switch on the screen."""
+
+    step: Step
+    switches: dict[str, bool]
+
+    @property
+    def elements(self) -> tuple[UiElement, ...]:
+        return self.step.elements
+
+
+def draw_screen(rng: random.Random, settings: DrawnRecipe) -> DrawnScreen:
+    """A random screen, determined by the state of `rng`."""
+    size = sample_size(rng, settings.screens)
+    if rng.random() < settings.screens.collage:
+        words = [any_word(rng, settings.words) for _ in range(_COLLAGE_WORDS)]
+        canvas = collage(rng, size, words, settings.collage)
+    else:
+        phone = SimulatedPhone(rng.getrandbits(48), size, sample_style(rng))
+        words = [any_word(rng, settings.words) for _ in range(_WALK_WORDS)]
+        random_walk(phone, rng, words, settings.random_walk)
+        canvas = phone.canvas()
+    step = Step(np.array(canvas.image), Action.complete(), canvas.elements(), "")
+    return DrawnScreen(step, canvas.states)
+
+
+def sample_size(rng: random.Random, settings: DrawnScreenRecipe) -> tuple[int, int]:
+    """A random screen size (height, width) in pixels from `SIZES`."""
+    return SIZES[0] if rng.random() < settings.model_size else rng.choice(SIZES)
+
+
+def random_walk(phone: SimulatedPhone, rng: random.Random, words: list[str], settings: RandomWalkRecipe) -> None:
+    """Open an app or stay on the home screen, then tap random targets, swipe, and type some of `words` into focused
+    fields. The walk may end under quick settings or a dialog."""
+    if rng.random() > settings.stay_at_home:
+        phone.open(rng.choice(phone.installed))
+        phone.popup = None
+    for _ in range(rng.randint(0, settings.most_touches)):
+        _touch(phone, rng, words, settings)
+    chance = rng.random()
+    if chance < settings.shade:
+        phone.shade = True
+    elif chance < settings.shade + settings.popup and phone.focus is None:
+        phone.popup = random_popup(phone.front, rng)
+    phone.changed()
+
+
+def _touch(phone: SimulatedPhone, rng: random.Random, words: list[str], settings: RandomWalkRecipe) -> None:
+    if phone.focus is not None and rng.random() < settings.type:
+        phone.type_text(" ".join(rng.sample(words, rng.randint(1, 3))))
+    elif rng.random() < settings.swipe:
+        phone.perform(Action.swipe((0.75, 0.5), (0.35, 0.5)))
+    else:
+        taps = [target.on_tap for target in phone.canvas().targets if target.on_tap is not None]
+        if taps:
+            rng.choice(taps)()
+    phone.changed()
+
+
+def vocabulary_texts(settings: DrawnRecipe) -> Iterator[str]:
+    """The texts from which the vocabulary of a tokenizer for these screens is built: word lists, icon types, goals of
+    the train split and texts of drawn screens."""
+    for word in (*phone_words(), *COMMON_WORDS):
+        yield from [word, word.capitalize(), word.lower()] * _LISTED_TIMES
+    yield from [element_type(glyph) for glyph in GLYPHS] * _LISTED_TIMES
+    yield from train_goals()
+    for number in range(_VOCABULARY_SCREENS):
+        screen = draw_screen(random.Random(f"words {number}"), settings)
+        for element in screen.elements:
+            yield element.name

@@ -1,0 +1,209 @@
+"""`lessons` of a recipe: the curriculum of lessons on screens that are drawn during training.
+
+Every probability of the curriculum is a key here. Each default is the value with which the embedded base was trained.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from vlm_agent.errors import RecipeError
+from vlm_agent.recipe.run import Recipe
+from vlm_agent.recipe.training import ValidationRecipe
+from vlm_agent.recipe.yaml_file import read_mapping, validated
+from vlm_agent.settings import Section
+
+Probability = Annotated[float, Field(ge=0, le=1)]
+
+
+def _check_sum(section: str, *shares: float) -> None:
+    if sum(shares) > 1 + 1e-9:
+        raise ValueError(f"the probabilities of {section} exclude each other and must add up to at most 1")
+
+
+class WordRecipe(Section):
+    """Words on drawn screens and in texts to type: from the phone's own vocabulary, else common English words, else
+    random letters and numbers."""
+
+    phone: Probability = 0.75
+    common: Probability = 0.22
+
+    @model_validator(mode="after")
+    def _at_most_one(self) -> "WordRecipe":
+        _check_sum("words", self.phone, self.common)
+        return self
+
+
+class CollageRecipe(Section):
+    """Elements of a collage: a text, a labelled switch, an app icon, else a plain icon. `second_word`: texts of two
+    words."""
+
+    text: Probability = 0.5
+    switch: Probability = 0.08
+    app_icon: Probability = 0.2
+    second_word: Probability = 0.3
+
+    @model_validator(mode="after")
+    def _at_most_one(self) -> "CollageRecipe":
+        _check_sum("collage", self.text, self.switch, self.app_icon)
+        return self
+
+
+class RandomWalkRecipe(Section):
+    """The touches that lead to the phone page of a drawn screen. `shade` and `popup`: screens that end under quick
+    settings or a dialog."""
+
+    stay_at_home: Probability = 0.2
+    most_touches: NonNegativeInt = 3
+    type: Probability = 0.6
+    swipe: Probability = 0.15
+    shade: Probability = 0.06
+    popup: Probability = 0.06
+
+    @model_validator(mode="after")
+    def _at_most_one(self) -> "RandomWalkRecipe":
+        _check_sum("random_walk", self.shade, self.popup)
+        return self
+
+
+class InstructedWalkRecipe(Section):
+    """Walks whose goal names every step (`drawn/instructed_walk.py`).
+
+    `type` and `enter` apply when a field has the focus; `swipe`, `back` and `home` are the steps that are not taps.
+    `field`: taps on an empty text field where the screen has one. `app_by_name`: an app icon is named by its app, not
+    by its icon type. `absent`: the last element of the goal is not on the screen, so the answer is `impossible`.
+    `any_order`: walks of taps alone whose goal lists them shuffled. `partially_named`: in a partial instruction, steps
+    before the last that the goal names although they are neither typed text nor reached by a swipe.
+    """
+
+    app_in_front: Probability = 0.4
+    least_steps: PositiveInt = 2
+    most_steps: PositiveInt = 6
+    type: Probability = 0.7
+    enter: Probability = 0.5
+    swipe: Probability = 0.1
+    back: Probability = 0.07
+    home: Probability = 0.05
+    field: Probability = 0.4
+    app_by_name: Probability = 0.5
+    absent: Probability = 0.1
+    any_order: Probability = 0.5
+    partially_named: Probability = 0.35
+
+    @model_validator(mode="after")
+    def _possible(self) -> "InstructedWalkRecipe":
+        _check_sum("instructed_walk", self.swipe, self.back, self.home)
+        if self.least_steps > self.most_steps:
+            raise ValueError("least_steps must not be greater than most_steps")
+        return self
+
+
+class ExplorationWalkRecipe(Section):
+    """Walks that search and swipe before they tap (`drawn/exploration_walk.py`).
+
+    `popup` and `leave`: an open app first shows a dialog, or is left for home. `seek`: taps on an element that swipes
+    bring into view; `seek_hidden` of those swipe towards a particular hidden element, at most `most_seek_swipes` times,
+    the others `sideways_again` after each swipe, at most `most_sideways_swipes` times. `tap_typed`: the tap after
+    typing is on an element with that text.
+    """
+
+    popup: Probability = 0.15
+    leave: Probability = 0.4
+    seek: Probability = 0.45
+    seek_hidden: Probability = 0.75
+    most_seek_swipes: PositiveInt = 6
+    sideways_again: Probability = 0.45
+    most_sideways_swipes: PositiveInt = 3
+    type: Probability = 0.85
+    lower_case: Probability = 0.7
+    enter: Probability = 0.3
+    tap_typed: Probability = 0.7
+    field: Probability = 0.3
+    app_by_name: Probability = 0.9
+
+
+class DrawnScreenRecipe(Section):
+    """`collage`: screens that are collages; the others are pages of simulated phones. `model_size`: screens drawn at
+    the first of the pretraining sizes."""
+
+    collage: Probability = 0.5
+    model_size: Probability = 0.3
+
+
+class LessonRecipe(Section):
+    """Questions of lessons (`lessons.py`).
+
+    About whole screens: `listing` lists the elements in place of single questions, `absent_name` asks which name is not
+    on the screen. Goals before the screen: `copy_text` is a text to type; the others name one to `most_screens`
+    elements, `absent` of them not on their screen.
+    """
+
+    listing: Probability = 0.1
+    absent_name: Probability = 0.4
+    copy_text: Probability = 0.25
+    absent: Probability = 0.12
+    most_screens: PositiveInt = 3
+
+
+class DrawnRecipe(Section):
+    """An endless stream of numbered lessons with `items` questions about each screen, harder by number.
+
+    The first `dense` lessons ask about whole screens; after them every second lesson gives its goal before the screen.
+    From lesson `instructed_walks` on, a share `instructed_walk_share` of those are walks over a simulated phone whose
+    goal names every step. From lesson `exploration_walks` on, a share `exploration_walk_share` are walks that search
+    and swipe, with a goal that names the last step and what has to be searched for; of the remaining walks,
+    `partial_instruction_share` have a goal that names only some steps. None: never.
+
+    `named_empty_cells`: the share of visual tokens without an element that are supervised, with the end token.
+    """
+
+    dense: NonNegativeInt = 0
+    instructed_walks: NonNegativeInt | None = None
+    exploration_walks: NonNegativeInt | None = None
+    items: PositiveInt = 16
+    instructed_walk_share: Probability = 0.75
+    exploration_walk_share: Probability = 0.85
+    partial_instruction_share: Probability = 0.6
+    named_empty_cells: Probability = 0.1
+    words: WordRecipe = WordRecipe()
+    screens: DrawnScreenRecipe = DrawnScreenRecipe()
+    collage: CollageRecipe = CollageRecipe()
+    random_walk: RandomWalkRecipe = RandomWalkRecipe()
+    instructed_walk: InstructedWalkRecipe = InstructedWalkRecipe()
+    exploration_walk: ExplorationWalkRecipe = ExplorationWalkRecipe()
+    lessons: LessonRecipe = LessonRecipe()
+
+    @model_validator(mode="after")
+    def _stages_in_order(self) -> "DrawnRecipe":
+        if self.exploration_walks is not None and self.instructed_walks is None:
+            raise ValueError(
+                "exploration_walks needs instructed_walks; give the lesson at which they start, at most that of "
+                "exploration_walks"
+            )
+        stages = (self.dense, self.instructed_walks, self.exploration_walks)
+        starts = [stage for stage in stages if stage is not None]
+        if starts != sorted(starts):
+            raise ValueError(
+                "lessons get harder by number: dense, instructed_walks and exploration_walks must not decrease"
+            )
+        return self
+
+
+def read_pretraining(path: Path, changes: Mapping[str, object]) -> tuple[Recipe, DrawnRecipe]:
+    """The recipe in a YAML file, and the curriculum in its section `lessons`, with `changes` of keys at the top.
+
+    Raises RecipeError with file and key, also for keys that need a known number or length of sentences.
+    """
+    content = {"data": {}, **read_mapping(path, RecipeError), **changes}
+    lessons = validated(DrawnRecipe, content.pop("lessons", {}), f"{path}: lessons", RecipeError)
+    recipe = validated(Recipe, content, str(path), RecipeError)
+    training, sources = recipe.training, recipe.data.model_fields_set - {"workers"}
+    if sources:
+        raise RecipeError(f"{path}: data: remove {', '.join(sorted(sources))}; it has no effect on lessons")
+    if training.batch_tokens or training.epochs:
+        raise RecipeError(f"{path}: lessons are endless and of unknown length; give training.steps and .batch_size")
+    if training.validation is not None and training.validation.split != ValidationRecipe().split:
+        raise RecipeError(f"{path}: remove training.validation.split; lessons have no splits")
+    return recipe, lessons

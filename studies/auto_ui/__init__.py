@@ -1,0 +1,1 @@
+"""Parts of `studies/auto_ui`."""

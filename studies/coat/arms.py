@@ -1,0 +1,92 @@
+"""Arms: rows of table 5 of Android in the Zoo as training runs, for two families of models."""
+
+from argparse import Namespace
+from dataclasses import dataclass
+from pathlib import Path
+
+from studies.ablation.runs import ROOT, Run, folder_name, recipe_digest, stored_features
+from vlm_agent.recipe.data import CoatRecipe
+from vlm_agent.recipe.run import read_recipe
+
+BENCHMARK = Path(__file__).with_name("simulated_phone.yaml")
+
+
+@dataclass(frozen=True)
+class Family:
+    """`steps`: of training; with phone_vlm a trajectory each. `has_features`: the recipe reads stored ones."""
+
+    recipe: Path
+    steps: int
+    has_features: bool = False
+
+
+FAMILIES = {
+    "phone_vlm": Family(ROOT / "recipes/phone_vlm_tiny_lora.yaml", steps=600),
+    "auto_ui": Family(ROOT / "recipes/auto_ui_tiny.yaml", steps=700, has_features=True),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """`parts`: those of `data.coat` that are on. `keys`: further overrides of the recipe. `controls`: those
+    that the evaluation also scores."""
+
+    parts: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    controls: tuple[str, ...] = ()
+
+    @property
+    def all_keys(self) -> tuple[str, ...]:
+        return tuple(word for part in self.parts for word in (f"--data.coat.{part}", "true")) + self.keys
+
+
+SHUFFLED = ("--data.control", "shuffled_results")
+ROWS = {
+    "row 1": Row(controls=("grey_screens", "no_history")),
+    "row 3": Row(("result",), controls=("shuffled_results",)),
+    "row 9": Row(("result", "think", "action"), controls=("shuffled_results",)),
+    "row 10": Row(("screen", "result", "think", "action")),
+    # The language `named` writes the name of what a tap touches, which is half an action description.
+    "row 1, binned": Row(keys=("--action_language", "{name: binned}")),
+    "row 3, shuffled": Row(("result",), SHUFFLED),
+}
+"""The language of all other rows is that of the recipe: `named` for phone_vlm, `auto_ui` for auto_ui."""
+
+
+def arm_of(family: str, row: str) -> str:
+    return f"{family}, {row}"
+
+
+def run_of(family: str, row: str, seed: int, options: Namespace) -> Run:
+    """A row of a family with a seed. The folder depends on the whole recipe of the run but for its seed."""
+    about, changes = FAMILIES[family], ROWS[row]
+    steps = about.steps if options.steps is None else options.steps
+    keys = ("--training.steps", str(steps), *changes.all_keys)
+    digest = recipe_digest(about.recipe, _overrides(keys))
+    name = arm_of(family, row)
+    stored = options.data / "features_patches"
+
+    def features() -> tuple:
+        return ("--data.features", stored_features(options.data, about.recipe, "patches"))
+
+    return Run(
+        name,
+        seed,
+        options.output / f"{folder_name(name)}_{digest}" / str(seed),
+        recipe=about.recipe,
+        data=options.data,
+        limit=options.limit,
+        keys=keys,
+        controls=changes.controls,
+        scoring=("--benchmark", BENCHMARK, *(("--agent.features", stored) if about.has_features else ())),
+        features=features if about.has_features else tuple,
+    )
+
+
+def coat_of(run: Run) -> CoatRecipe:
+    """The texts that a run reads and learns."""
+    return read_recipe(run.recipe, _overrides(run.keys)).data.coat
+
+
+def _overrides(keys: tuple[str, ...]) -> dict[str, str]:
+    return {key.removeprefix("--"): value for key, value in zip(keys[::2], keys[1::2], strict=True)}

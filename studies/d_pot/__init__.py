@@ -1,0 +1,1 @@
+"""The arms and figures of studies/d_pot."""

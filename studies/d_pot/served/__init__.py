@@ -1,0 +1,1 @@
+"""The modes, stages and figures of studies/d_pot/served."""

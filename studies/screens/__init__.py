@@ -1,0 +1,1 @@
+"""Parts of studies/screens: screens with their truth, and counts of what was found."""

@@ -1,0 +1,1 @@
+"""The inputs and figures of studies/vision_tasker/inputs."""

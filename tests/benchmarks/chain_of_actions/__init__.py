@@ -1,1 +1,0 @@
-"""Parts of `tests/benchmarks/auto_ui.py`."""

@@ -1,1 +1,0 @@
-"""The arms and figures of tests/benchmarks/planning.py."""

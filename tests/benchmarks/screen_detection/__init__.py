@@ -1,1 +1,0 @@
-"""Parts of tests/benchmarks/screens.py: screens with their truth, and counts of what was found."""

@@ -1,1 +1,0 @@
-"""The modes, stages and figures of tests/benchmarks/planner_modes.py."""

@@ -1,1 +1,0 @@
-"""What tests/benchmarks/demonstrations.py measures: tasks that failed, again with a demonstration."""

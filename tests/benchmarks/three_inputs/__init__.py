@@ -1,1 +1,0 @@
-"""The inputs and figures of tests/benchmarks/screen_inputs.py."""

@@ -1,0 +1,167 @@
+"""Drawn screens and walks: determined by the generator, annotated, and disjoint from demonstrations."""
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from shipped_weights.phone_vlm_tiny.drawn.exploration_walk import draw_exploration_walk
+from shipped_weights.phone_vlm_tiny.drawn.instructed_walk import draw_instructed_walk, draw_partially_instructed_walk
+from shipped_weights.phone_vlm_tiny.drawn.screens import draw_screen, vocabulary_texts
+from shipped_weights.phone_vlm_tiny.drawn.words import any_word, phone_words, train_goals
+from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe
+from shipped_weights.screens.styles import SIZES
+from vlm_agent.datasets.sources.aitw import SUBSETS
+from vlm_agent.episodes import Action, element_at
+from vlm_agent.sentences.trajectory import swipe_targets
+from vlm_agent.simulator import sample_task, split_of
+from vlm_agent.simulator.phone import POPUPS
+
+SETTINGS = DrawnRecipe()
+
+
+def drawn(seed: int):
+    return draw_screen(random.Random(seed), SETTINGS)
+
+
+def test_a_seed_determines_a_screen():
+    one, again, other = drawn(1), drawn(1), drawn(2)
+    assert np.array_equal(one.step.screenshot, again.step.screenshot)
+    assert one.step.elements == again.step.elements
+    assert one.switches == again.switches
+    assert not np.array_equal(one.step.screenshot, other.step.screenshot)
+
+
+def test_screens_have_every_size_and_elements_with_names():
+    screens = [drawn(seed) for seed in range(60)]
+    assert {screen.step.screenshot.shape[:2] for screen in screens} == set(SIZES)
+    assert np.mean([len(screen.step.elements) for screen in screens]) > 10
+    assert any(screen.switches for screen in screens)
+
+
+def test_an_instructed_walk_names_every_step_and_ends_after_the_last():
+    walks = [draw_instructed_walk(random.Random(seed), SETTINGS) for seed in range(80)]
+    ordered = {walk.goal.split(": ")[0] for walk in walks}
+    assert ordered == {"In turn", "In any order"}
+    for walk in walks:
+        named = walk.goal.split(": ", 1)[1].split(", ")
+        impossible = walk.steps[-1].action == Action.impossible()
+        assert impossible or walk.steps[-1].action == Action.complete()
+        assert len(named) == len(walk) - (not impossible)
+        assert not any(step.action.is_status for step in walk.steps[:-1])
+        if walk.goal.startswith("In any order"):
+            assert all(step.action.is_tap for step in walk.steps[:-1])
+        if impossible:
+            shown = " ".join(element.text for element in walk.steps[-1].elements).casefold()
+            assert named[-1].casefold() not in shown
+    assert 2 <= sum(walk.steps[-1].action == Action.impossible() for walk in walks) <= 20
+
+
+def test_a_partial_instruction_names_the_last_step_and_typed_text_and_its_walk_never_turns_back():
+    walks = [draw_partially_instructed_walk(random.Random(seed), SETTINGS) for seed in range(60)]
+    shorter = 0
+    for walk in walks:
+        kinds = [step.action.name for step in walk.steps]
+        assert set(kinds[:-1]) <= {"tap", "type", "enter"}
+        assert kinds[-1] == "complete"
+        assert all(step.action.text in walk.goal for step in walk.steps if step.action.name == "type")
+        named = [step for step in walk.steps[:-1] if step.action.name != "enter"]
+        if named[-1].action.is_tap:
+            touched = element_at(named[-1].elements, named[-1].action.touch_yx)
+            assert touched.name in walk.goal or touched.type.startswith("ICON_")  # an app's name in place of its icon
+        shorter += walk.goal.count(" and ") + walk.goal.count(", ") + walk.goal.count(" then ") + 1 < len(named)
+    assert shorter > 15
+
+
+def test_the_goal_of_an_exploration_walk_names_the_last_step_and_typed_text():
+    walks = [draw_exploration_walk(random.Random(seed), SETTINGS) for seed in range(80)]
+    kinds = [[step.action.name for step in walk.steps] for walk in walks]
+    assert {kind for walk in kinds for kind in walk[:-1]} == {"tap", "type", "enter", "home", "swipe"}
+    assert all(walk[-1] == "complete" for walk in kinds)
+    typed = [(step.action.text, walk) for walk in walks for step in walk.steps if step.action.name == "type"]
+    assert all(text.casefold() in walk.goal.casefold() for text, walk in typed)
+    found = [
+        any(text.casefold() in _shown(step) for step in walk.steps[:-1] if step.action.is_tap) for text, walk in typed
+    ]
+    assert sum(found) > len(found) / 4
+
+
+def test_every_swipe_of_an_exploration_walk_changes_the_screen():
+    for seed in range(80):
+        steps = draw_exploration_walk(random.Random(seed), SETTINGS).steps
+        for before, after in pairwise(steps):
+            assert before.action.name != "swipe" or before.elements != after.elements
+
+
+def test_exploration_walks_swipe_for_many_targets_and_their_goals_name_them():
+    walks = [draw_exploration_walk(random.Random(seed), SETTINGS) for seed in range(60)]
+    found = swiped_for(walks)
+    assert len(found) > len(walks) / 3
+    for walk, before, after in found:
+        touched = element_at(after.elements, after.action.touch_yx)
+        if touched.name not in {element.name for element in before.elements} and touched.text:
+            assert touched.name in walk.goal
+    assert not any(walk.steps[-2].action.name == "swipe" for walk in walks)
+
+
+def test_exploration_walks_also_swipe_sideways_and_mostly_reveal_their_target():
+    walks = [draw_exploration_walk(random.Random(seed), SETTINGS) for seed in range(60)]
+    swipes = [step.action.direction for walk in walks for step in walk.steps if step.action.name == "swipe"]
+    sideways = [direction for direction in swipes if direction in ("left", "right")]
+    assert len(swipes) / 3 < len(sideways) < len(swipes)
+    named = [name for walk in walks for name in swipe_targets(walk.steps) if name]
+    assert len(named) > len(swipes) / 2
+
+
+def swiped_for(walks: list) -> list[tuple]:
+    """(walk, the step of a swipe, that of the tap which followed)"""
+    pairs = [(walk, *pair) for walk in walks for pair in pairwise(walk.steps)]
+    return [pair for pair in pairs if pair[1].action.name == "swipe" and pair[2].action.is_tap]
+
+
+def test_an_exploration_walk_dismisses_a_dialog_first():
+    walks = [draw_exploration_walk(random.Random(seed), SETTINGS) for seed in range(80)]
+    first = [
+        element_at(walk.steps[0].elements, walk.steps[0].action.touch_yx)
+        for walk in walks
+        if walk.steps[0].action.is_tap
+    ]
+    dismissals = {popup[3] for popup in POPUPS}
+    assert 1 <= sum(touched.name in dismissals for touched in first) <= 15
+
+
+def _shown(step) -> str:
+    touched = element_at(step.elements, step.action.touch_yx)
+    return "" if touched is None else touched.text.casefold()
+
+
+def test_a_seed_determines_an_instructed_walk_and_its_pixels():
+    one, again, other = (draw_instructed_walk(random.Random(seed), SETTINGS) for seed in (1, 1, 2))
+    assert (one.goal, len(one)) == (again.goal, len(again))
+    assert all(np.array_equal(a.screenshot, b.screenshot) for a, b in zip(one.steps, again.steps, strict=True))
+    assert one.goal != other.goal
+
+
+def test_words_are_phone_words_common_words_and_random_letters():
+    words = {any_word(random.Random(seed), SETTINGS.words) for seed in range(2000)}
+    assert len(words & set(phone_words())) > 150
+    assert len(words - set(phone_words())) > 300
+
+
+def test_vocabulary_goals_are_those_of_the_train_split():
+    goals = train_goals()
+    assert len(set(goals)) > 2000
+    tasks = [sample_task(SUBSETS[number % len(SUBSETS)], "train", number) for number in range(100)]
+    assert goals[:100] == tuple(task.goal for task in tasks)
+    assert {split_of(task.instance) for task in tasks} == {"train"}
+
+
+@pytest.mark.parametrize("word", ["Settings", "Bluetooth", "headphones", "Megamart", "ICON_THREE_DOTS"])
+def test_vocabulary_texts_contain_the_phones_words(word, vocabulary):
+    assert word in vocabulary
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> set[str]:
+    return set(vocabulary_texts(SETTINGS))

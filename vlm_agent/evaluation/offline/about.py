@@ -1,0 +1,130 @@
+"""What metrics and report state about an evaluation beside its scores.
+
+- The episodes: how many of the split, and whether they are those of published numbers.
+- Training: how many of the scored episodes the agent's model was trained on. A score on them does not measure
+  generalisation.
+- Texts: where those come from that the agent read. An annotation knows the goal and the true action, so no phone
+  provides it. The annotations of `vlm-agent annotate`, which are named in the manifest of the shards, know less. A
+  recorded text that equals what the screen's elements and activity give (`texts/phone.py`) is counted as the phone's.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from vlm_agent.agents import AgentSettings
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.episodes import Episode
+from vlm_agent.evaluation.benchmark import Benchmark
+from vlm_agent.evaluation.published_split import compare_split, is_published_data
+from vlm_agent.evaluation.report.published import has_published_numbers
+from vlm_agent.texts.phone import result_text, screen_text
+
+LISTED = 20
+"""Ids of such episodes in metrics.json; all are counted."""
+
+
+PHONE = "activity and elements of the screen, as any phone gives"
+ANNOTATION = "annotation, made with goal and true action known; no phone gives it"
+DEMONSTRATION = "demonstration, made with goal and true action known; online the agent reads its own"
+MISSING = "empty in the data"
+
+_KNOWN = {"screen": "from the screen alone", "result": "from the screens before and after, with the true action known"}
+"""What `vlm-agent annotate` shows its model."""
+
+_NAMES = {
+    "screen": "screen descriptions",
+    "result": "action results",
+    "think": "earlier thoughts",
+    "action": "earlier action descriptions",
+}
+
+
+def about_episodes(benchmark: Benchmark, dataset: ShardDataset, chosen: Sequence[int]) -> dict[str, Any]:
+    """What metrics record of the scored episodes; `published_split` only for a benchmark with published numbers,
+    and data of that kind."""
+    about = {
+        "benchmark": benchmark.name,
+        "split": benchmark.split,
+        "episodes": len(chosen),
+        "episodes_in_split": len(dataset),
+    }
+    if not has_published_numbers(benchmark.name) or not is_published_data(dataset):
+        return about
+    return about | {"published_split": compare_split(benchmark.published_split, dataset, chosen)}
+
+
+def trained_on(settings: AgentSettings, scored: Iterable[str]) -> dict[str, Any]:
+    """`count`: of the episodes with the ids `scored`, those that the model was trained on; `first`: some of their ids;
+    `unknown`: why there may be more. {} for an agent without a run."""
+    run = settings.learned_by
+    if run is None:
+        return {}
+    from vlm_agent.models.weights.origin import LEARNED_FILE, read_learned
+
+    learned = read_learned(run)
+    if learned is None:
+        return {"unknown": f"the run has no {LEARNED_FILE}"}
+    found = sorted(set(learned.ids) & set(scored))
+    counted: dict[str, Any] = {"count": len(found)} | ({"first": found[:LISTED]} if found else {})
+    if learned.unknown_base is not None:
+        counted["unknown"] = f"the episodes of its base {learned.unknown_base} are not recorded"
+    return counted
+
+
+def trained_on_fact(counted: dict[str, Any], episodes: int) -> dict[str, str]:
+    """The line for terminal, report and card, of the result of `trained_on` and the number of scored episodes."""
+    if not counted:
+        return {}
+    known = f"{counted['count']:,} of {episodes:,}" if "count" in counted else ""
+    unknown = f"unknown: {counted['unknown']}" if "unknown" in counted else ""
+    return {"scored episodes that the run was trained on": "; others ".join(filter(None, [known, unknown]))}
+
+
+def text_origins(dataset: ShardDataset, chosen: Iterable[int], text_inputs: Sequence[str]) -> dict[str, str]:
+    """A line by text input: how many steps read it from where. `text_inputs`: `AgentSettings.text_inputs`."""
+    if not text_inputs:
+        return {}
+    counts: dict[str, Counter[str]] = {part: Counter() for part in text_inputs}
+    for index in chosen:
+        for part, origin in _origins(dataset.without_pixels(index), text_inputs):
+            counts[part][_annotation(dataset, part) if origin == ANNOTATION else origin] += 1
+    return {_NAMES[part]: _line(of_part) for part, of_part in counts.items()}
+
+
+def _annotation(dataset: ShardDataset, part: str) -> str:
+    """`ANNOTATION`, or what `vlm-agent annotate` knew. Texts that it kept cannot be distinguished from its own."""
+    manifest = dataset.manifest
+    if part not in _KNOWN or "annotation" not in manifest or manifest["texts"][part].get("kept"):
+        return ANNOTATION
+    edited = f", {manifest['steps_edited']:,} steps edited by people" if manifest["steps_edited"] else ""
+    return f"annotation by {manifest['annotation']['model']}, {_KNOWN[part]}{edited}; no phone gives it"
+
+
+def _line(counts: Counter[str]) -> str:
+    return "; ".join(f"{count:,} steps: {origin}" for origin, count in counts.most_common()) or "none read"
+
+
+def _origins(episode: Episode, text_inputs: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(text input, its origin) of each text that some step of the episode reads."""
+    for number, step in enumerate(episode.steps):
+        is_last = number == len(episode) - 1
+        for part in text_inputs:
+            if is_last and part != "screen":
+                continue  # texts that belong to the last action, which no step reads
+            phone = None
+            if part == "screen":
+                phone = screen_text(step.screen)
+            elif part == "result":
+                phone = result_text(step.screen, episode.steps[number + 1].screen)
+            yield part, _origin(step.notes.get(part), phone)
+
+
+def _origin(text: str | None, phone: str | None) -> str:
+    """`text`: the recorded one, None if the step has no such texts. `phone`: what a phone gives, None for texts that no
+    phone gives."""
+    if phone is not None and text in (None, phone):
+        return PHONE
+    if not text:
+        return MISSING
+    return DEMONSTRATION if phone is None else ANNOTATION

@@ -1,0 +1,258 @@
+"""Attention within each segment of a packed sequence: the choice of its implementation, and its kernels.
+
+On a GPU and in half precision, a variable-length kernel reads a whole row, forward and backward, also with fewer key
+heads than query heads (GQA): flash-attn's where it is installed, else torch's own (`torch.nn.attention.varlen`), which
+needs compute capability 8.0 (Ampere) and heads of at most 256, in multiples of 8. Otherwise PyTorch's attention (SDPA)
+is called once per sentence: on a CPU that takes less than half the time of one call with a block-diagonal mask; on a
+GPU it selects a flash kernel, which a mask would rule out.
+"""
+
+import logging
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.attention.varlen import varlen_attn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+from transformers.utils import is_flash_attn_2_available
+
+from vlm_agent.errors import RecipeError
+from vlm_agent.models.weights.precision import has_bf16
+
+_LOG = logging.getLogger(__name__)
+
+WITHIN_SENTENCES = "within_sentences"
+_FLASH = "flash_attention_2"
+_HALF = (torch.bfloat16, torch.float16)
+_BIDIRECTIONAL, _CAUSAL = (-1, -1), (-1, 0)
+LARGEST_HEAD, HEAD_MULTIPLE = 256, 8
+SMALLEST_CAPABILITY = (8, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Where the segments of a packed sequence begin, and where the last one ends.
+
+    `host`: as integers. `device`: int32 (segments + 1,), the same on the device.
+    """
+
+    host: tuple[int, ...]
+    device: torch.Tensor
+
+    @classmethod
+    def of(cls, cu_seqlens: torch.Tensor) -> "Bounds":
+        """`cu_seqlens` (segments + 1,), on any device; its values are read back once."""
+        return cls(tuple(cu_seqlens.tolist()), cu_seqlens.to(torch.int32))
+
+    @classmethod
+    def on(cls, device: torch.device, cu_seqlens: np.ndarray) -> "Bounds":
+        """`cu_seqlens` (segments + 1,) of the host; nothing waits for the device."""
+        return cls(tuple(cu_seqlens.tolist()), to_device(cu_seqlens, device, torch.int32))
+
+    @cached_property
+    def longest(self) -> int:
+        """The length of the longest segment."""
+        return max(end - begin for begin, end in pairwise(self.host))
+
+
+def to_device(
+    values: torch.Tensor | np.ndarray | Sequence[float],
+    device: torch.device,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """Values of the host as a tensor on the device. On CUDA the copy is asynchronous, from pinned memory.
+
+    A training step that reads a value back, or copies from pageable memory, waits until the GPU has finished everything
+    before. So what decides shapes is computed on the host, where batches are collated.
+    """
+    tensor = torch.as_tensor(values, dtype=dtype)
+    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+
+
+def choose_attention(vision: PreTrainedModel | None, language_model: PreTrainedModel) -> None:
+    """Sets the attention implementation of both, in place. flash-attn supports half precision only, so float32 keeps
+    PyTorch's. `vision`: None for a text model.
+
+    Raises RecipeError for a language model without full causal attention in every layer: it would train with another
+    attention than its own, or its packed sentences would attend to each other.
+    """
+    _check_mixing(language_model)
+    flash = _has_flash_attention_2()
+    half = language_model.dtype != torch.float32
+    language_model.set_attn_implementation(
+        _FLASH if flash and half and language_model._supports_flash_attn else WITHIN_SENTENCES
+    )
+    if vision is None:
+        return
+    if flash and half and vision._supports_flash_attn:
+        vision.set_attn_implementation(_FLASH)
+    elif vision._supports_sdpa:
+        vision.set_attn_implementation("sdpa")
+
+
+def _has_flash_attention_2() -> bool:
+    """The check of transformers (flash-attn 4 has a module of the same name), and a GPU that supports the kernel."""
+    return is_flash_attn_2_available() and torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0)
+
+
+def _check_mixing(language_model: PreTrainedModel) -> None:
+    config = language_model.config
+    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
+    window = getattr(config, "sliding_window", None)
+    if not language_model._supports_attention_backend:
+        reason = "transformers gives its attention no choice of implementation"
+    elif kinds:
+        reason = f"it has layers of {', '.join(sorted(kinds))}"
+    elif window is not None:
+        reason = f"it attends within a sliding window of {window} tokens"
+    elif getattr(config, "attn_logit_softcapping", None) is not None:
+        reason = "its attention caps logits, which PyTorch's does not"
+    else:
+        return
+    raise RecipeError(
+        f"a {config.model_type!r} language model like this one cannot read packed sentences here: {reason}. Take one "
+        "with full attention in every layer, such as llama, qwen2 or a mistral without sliding_window"
+    )
+
+
+def packed_options(language_model: PreTrainedModel, cu_seqlens: np.ndarray | None, device: torch.device) -> dict:
+    """The keyword arguments that keep attention within the sentences of a row.
+
+    `cu_seqlens` int32 (sentences + 1,), on the host; None: one sentence, or several behind a mask of the caller. Single
+    sentences need no bounds, but with them transformers does not look for several in `position_ids`, which would wait
+    for the device, with flash-attn in every layer.
+    """
+    implementation = language_model.config._attn_implementation
+    if cu_seqlens is None or (len(cu_seqlens) <= 2 and implementation not in (WITHIN_SENTENCES, _FLASH)):
+        return {}
+    if implementation not in (WITHIN_SENTENCES, _FLASH):
+        raise ValueError(
+            f"attention {implementation!r} would let packed sentences see each other; "
+            f"use {WITHIN_SENTENCES!r} or {_FLASH!r}"
+        )
+    bounds = Bounds.on(device, cu_seqlens)
+    if implementation == WITHIN_SENTENCES:
+        return {"sentence_bounds": bounds, "attention_mask": torch.empty(1, 1, 1, 1, device=device)}
+    return {
+        "cu_seq_lens_q": bounds.device,
+        "cu_seq_lens_k": bounds.device,
+        "max_length_q": bounds.longest,
+        "max_length_k": bounds.longest,
+    }
+
+
+def within_sentences(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    sentence_bounds: Bounds | None = None,
+    **options,
+) -> tuple[torch.Tensor, None]:
+    """Causal attention within each sentence of one row; without bounds, PyTorch's SDPA.
+
+    With bounds, `attention_mask` is ignored: transformers passes on a mask of 4 dimensions and builds none.
+    `query` (1, heads, L, width); `key`, `value` (1, key heads, L, width). Returns (1, L, heads, width).
+    Raises ValueError for several tokens behind a cache without a mask: which of the cached tokens each
+    attends to would be undefined.
+    """
+    if sentence_bounds is None:
+        if attention_mask is None and 1 < query.shape[2] < key.shape[2]:
+            raise ValueError("several tokens behind a cache need a mask; decode with attention 'sdpa', which makes one")
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+    if can_run_kernel(query, options.get("dropout", 0.0)):
+        return run_kernel(query, key, value, sentence_bounds, causal=True, scaling=options.get("scaling")), None
+    widened = query.device.type == "cpu" and not has_bf16()
+    # Without AMX, PyTorch's bfloat16 kernel takes two to three times as long on a CPU as that of float32, forward and
+    # backward. Autocast would call it.
+    wide = [part.float() if widened else part for part in (query, key, value)]
+    parts = []
+    with torch.autocast("cpu", enabled=False) if widened else nullcontext():
+        for begin, end in pairwise(sentence_bounds.host):
+            one_query, one_key, one_value = (part[:, :, begin:end] for part in wide)
+            parts.append(sdpa_attention_forward(module, one_query, one_key, one_value, None, **options)[0])
+    return torch.cat(parts, dim=1).to(query.dtype), None
+
+
+def _mask(
+    *sizes: Any, attention_mask: torch.Tensor | None = None, q_offset: int = 0, **options: Any
+) -> torch.Tensor | None:
+    """SDPA's mask for padding or a cache. A packed row has neither, and its L × L mask is never built."""
+    if attention_mask is None and isinstance(q_offset, int) and q_offset == 0:
+        return None
+    return sdpa_mask(*sizes, **options | {"attention_mask": attention_mask, "q_offset": q_offset})
+
+
+def can_run_kernel(query: torch.Tensor, dropout: float = 0.0) -> bool:
+    """Whether `run_kernel` accepts this query, (…, head width). A GPU that cannot run it logs the reason, once."""
+    if not query.is_cuda:
+        return False
+    reason = _obstacle(_dtype(query), query.shape[-1], dropout, torch.cuda.get_device_capability(query.device))
+    if reason is not None:
+        _warn(reason)
+    return reason is None
+
+
+def _obstacle(dtype: torch.dtype, head: int, dropout: float, capability: tuple[int, int]) -> str | None:
+    if dtype not in _HALF:
+        return f"it supports bfloat16 and float16, and the states are {dtype}; training.bf16 and --bf16 change that"
+    if capability < SMALLEST_CAPABILITY:
+        return "it needs compute capability 8.0 (A100, RTX 30 and later), and this GPU has {}.{}".format(*capability)
+    if head > LARGEST_HEAD or head % HEAD_MULTIPLE:
+        return f"it supports heads of up to {LARGEST_HEAD}, in multiples of {HEAD_MULTIPLE}, and these have {head}"
+    if dropout:
+        return f"it has no dropout, and this attention has {dropout}"
+    return None
+
+
+@cache
+def _warn(reason: str) -> None:
+    _LOG.warning(
+        "SLOW ATTENTION: packed sentences and vision windows are read by one call of PyTorch's attention per length or "
+        "sentence, not by one variable-length kernel per layer: %s.",
+        reason,
+    )
+
+
+def _dtype(query: torch.Tensor) -> torch.dtype:
+    """The dtype of attention: autocast covers PyTorch's own, not this operator."""
+    kind = query.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
+
+
+def run_kernel(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bounds: Bounds, causal: bool, scaling: float | None
+) -> torch.Tensor:
+    """Attention within each segment: `query` (1, heads, L, width), `key` and `value` (1, key heads, L, width).
+
+    Returns (1, L, heads, width), in the dtype of autocast where it is on. `scaling` None: 1 / sqrt(width).
+    """
+    dtype, offsets, longest = _dtype(query), bounds.device, bounds.longest
+    queries, keys, values = (tensor.squeeze(0).transpose(0, 1).to(dtype) for tensor in (query, key, value))
+    output = varlen_attn(
+        queries,  # (L, heads, width), and so are keys and values
+        keys,
+        values,
+        offsets,
+        offsets,
+        longest,
+        longest,
+        scale=scaling,
+        window_size=_CAUSAL if causal else _BIDIRECTIONAL,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    assert isinstance(output, torch.Tensor)  # noqa: S101 (a tuple only with return_aux)
+    return output.unsqueeze(0)
+
+
+AttentionInterface.register(WITHIN_SENTENCES, within_sentences)
+AttentionMaskInterface.register(WITHIN_SENTENCES, _mask)

@@ -1,0 +1,142 @@
+"""Published checkpoints that transformers does not know: which model a folder holds, its weights, and their conversion.
+
+A converter is a module:object in `CONVERTERS`; it is imported when a folder is looked at.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Protocol
+
+from safetensors import safe_open
+
+from vlm_agent.errors import UserError
+from vlm_agent.files.installation import DOCS
+from vlm_agent.files.weight_files import check_file, check_folder
+
+BYTES = {"BF16": 2, "F16": 2, "F32": 4}
+"""Bytes of a number, by the dtypes that are read."""
+
+_NAMED = 5
+
+
+class CheckpointFormatError(UserError):
+    """A folder that is not the published checkpoint, or not all of it, with what to do."""
+
+
+class Converter(Protocol):
+    """From a published folder to one that a family's `from_pretrained` and `AutoTokenizer` read.
+
+    `recipe_key`: the key of a recipe that takes the result.
+    """
+
+    name: str
+    recipe_key: str
+
+    def recognises(self, folder: Path) -> bool:
+        """Whether the folder holds this model, perhaps incomplete or damaged."""
+        ...
+
+    def convert(self, source: Path, target: Path, say: Callable[[str], None]) -> None:
+        """Writes `target`, a new folder, from `source`; `say` is called with each line for the user.
+
+        All input is checked before the first write, and `target` is renamed into place when complete. Raises
+        CheckpointFormatError unless `source` is a whole checkpoint, FileExistsError if `target` exists,
+        FileNotFoundError if `source` lacks a file.
+        """
+        ...
+
+
+CONVERTERS = {
+    "qwen_vl_2023": "vlm_agent.models.qwen_vl_2023.convert:QWEN_VL_2023",
+    "auto_ui": "vlm_agent.models.auto_ui.convert:AUTO_UI",
+}
+"""Name → module:object."""
+
+
+def converter_of(folder: Path) -> Converter:
+    """Raises CheckpointFormatError for a folder that no converter recognises, FileNotFoundError without config.json."""
+    converters: list[Converter] = [resolve_name(path) for path in CONVERTERS.values()]
+    for converter in converters:
+        if converter.recognises(folder):
+            return converter
+    raise CheckpointFormatError(
+        f"{folder} is none of the checkpoints that are converted ({', '.join(one.name for one in converters)}); "
+        "what transformers supports needs no conversion"
+    )
+
+
+def read_config(folder: Path) -> dict:
+    """The keys of config.json. Raises CheckpointFormatError unless it is a JSON object."""
+    path = folder / "config.json"
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise CheckpointFormatError(f"{path} is not JSON ({error}); download it again") from None
+    if not isinstance(content, dict):
+        raise CheckpointFormatError(f"{path} is no JSON object; download it again")
+    return content
+
+
+def architectures(folder: Path) -> list[str]:
+    """The names of the model's classes by config.json. Raises what `read_config` raises."""
+    names = read_config(folder).get("architectures")
+    return names if isinstance(names, list) else []
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A weight in a file, by the file's header; `dtype` is BF16, F16 or F32."""
+
+    name: str
+    file: Path
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return math.prod(self.shape) * BYTES[self.dtype]
+
+
+def refuse(source: Path, name: str, wrong: Sequence[str]) -> None:
+    """Raises CheckpointFormatError if any weight is `wrong`; the first of them are listed. `name`: of the model, with
+    an apostrophe s."""
+    if wrong:
+        more = [f"… and {len(wrong) - _NAMED} more"] if len(wrong) > _NAMED else []
+        raise CheckpointFormatError(
+            "\n".join(
+                [f"the weights in {source} are not {name}; is every file there, and whole?", *wrong[:_NAMED], *more]
+            )
+        )
+
+
+def stored_weights(source: Path) -> Iterator[Stored]:
+    """In the order of the files; only headers are read.
+
+    Raises CheckpointFormatError for a folder without safetensors, CheckpointError for a damaged file.
+    """
+    check_folder(source)
+    files = sorted(source.glob("*.safetensors"))
+    if not files:
+        raise CheckpointFormatError(_without_safetensors(source))
+    for file in files:
+        check_file(file)
+        with safe_open(file, framework="pt") as content:
+            slices = {name: content.get_slice(name) for name in content.keys()}  # noqa: SIM118 (no mapping)
+            yield from (Stored(name, file, tuple(at.get_shape()), at.get_dtype()) for name, at in slices.items())
+
+
+def _without_safetensors(source: Path) -> str:
+    pickles = sorted(source.glob("*.bin"))
+    if not pickles:
+        return f"{source} holds no *.safetensors file; give the folder that the whole checkpoint was downloaded to"
+    return (
+        f"{source} holds {pickles[0].name} and no *.safetensors file. A .bin file is a pickle, which may run any code "
+        "when it is read, so it is not read here. Rewrite it as safetensors first: "
+        f"{DOCS / 'training.md'}, under "
+        '"Qwen-VL of 2023", has the lines'
+    )

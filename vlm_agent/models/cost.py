@@ -1,0 +1,361 @@
+"""The cost of training a model, computed from its configuration: FLOPs and activation memory.
+
+The first part is for every model; the second part for Llama-like language models, alone or behind a vision tower.
+
+FLOPs. A multiplication and an addition are two operations; only matrix products and convolutions count. A linear map of
+N weights takes 2 N a token forward; backward, 2 N where the input needs a gradient and 2 N where its own weights train:
+so 2 N, 4 N or 6 N in all. LoRA's two matrices are maps of their own. A query and a key take 4 x head width x heads
+forward and twice that backward. Attention within a packed row has the pairs of its sentences, not of the row. The head
+runs at supervised positions only, a frozen vision tower forward only.
+
+Model FLOPs and MFU follow PaLM (Chowdhery et al. 2022, appendix B): what a step needs in any implementation, without
+the recomputation of gradient checkpointing. With it, they are hardware FLOPs (HFU). The 6 N rule would credit LoRA with
+gradients of frozen weights, which are never computed; here those layers count 4 N. Left out, all small: norms, softmax,
+embeddings, the optimiser, dequantisation, DoRA's norms, the loss on elements, and the scores that flash attention
+computes twice.
+
+Activation memory follows Korthikanti et al. 2022 ("Reducing Activation Recomputation in Large Transformer Models",
+section 4.1), who sum what each operation of a GPT layer saves: 34 bytes a token and hidden unit, and the attention's
+scores. The sum here is for a Llama-like layer as transformers, PEFT and autocast run it, with flash attention, which
+saves no scores. A layer and token, with h hidden, q and k widths of queries and keys, i of the MLP, e bytes a number (2
+in bfloat16, else 4):
+
+    two norms     8 h          float32 copies of their inputs; twice that where they train; 4 (q + k) with Qwen3's
+    inputs        e (5h + q + i)  of the linear maps, for their own or their adapter's weight gradients: in mixed
+                               precision each map has a cast copy of its own. LoRA copies no input that is bfloat16
+                               already: e (5h + i) over float32 weights, e (2h + i) over bfloat16 ones, whose norms
+                               return bfloat16. In float32 maps of one input share it: e (2h + i). Nothing where the
+                               layer is frozen
+    dropout       5h + q + i   bytes of masks, where LoRA has dropout; in float32 the dropped copies, too
+    attention     e (2q + 2k)  queries, keys, values, output; and 4 bytes a head
+    MLP           3 e i        gate, its activation, up
+
+With gradient checkpointing a layer keeps its input alone, and one layer at a time the rest.
+"""
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+from transformers import PretrainedConfig
+
+from vlm_agent.errors import UserError
+from vlm_agent.recipe.model import Lora, TrainedParts, Training
+
+
+class UnknownCostError(UserError):
+    """A model whose cost this package cannot compute."""
+
+
+@dataclass(frozen=True)
+class Flops:
+    """Floating-point operations. `recomputed`: the forward pass repeated by gradient checkpointing."""
+
+    forward: float = 0
+    backward: float = 0
+    recomputed: float = 0
+
+    @property
+    def model(self) -> float:
+        return self.forward + self.backward
+
+    @property
+    def hardware(self) -> float:
+        return self.model + self.recomputed
+
+    def __add__(self, other: "Flops") -> "Flops":
+        return Flops(self.forward + other.forward, self.backward + other.backward, self.recomputed + other.recomputed)
+
+    def __mul__(self, times: float) -> "Flops":
+        return Flops(self.forward * times, self.backward * times, self.recomputed * times)
+
+
+@dataclass(frozen=True)
+class SourceLoad:
+    """What the encoder of an encoder-decoder reads.
+
+    `pairs`: of a query and a key under bidirectional attention; `cross_pairs`: of a target's token and a source's.
+    `vectors`: screen features; `vector_pairs`: of a source's token and a feature.
+    """
+
+    tokens: int = 0
+    pairs: int = 0
+    cross_pairs: int = 0
+    vectors: int = 0
+    vector_pairs: int = 0
+
+    def __add__(self, other: "SourceLoad") -> "SourceLoad":
+        return SourceLoad(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
+
+    def __mul__(self, times: float) -> "SourceLoad":
+        return SourceLoad(*(round(one * times) for one in astuple(self)))
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The input of one or many forward passes.
+
+    `tokens`: visual ones and those of sources included; `pairs`: of a query and a key under causal attention;
+    `supervised`: tokens with a loss; `screens`: the number of screens of each size, (height, width) in pixels as the
+    model takes them. `source`: for encoder-decoders.
+    """
+
+    tokens: int
+    pairs: int
+    supervised: int
+    screens: Mapping[tuple[int, int], float]
+    source: SourceLoad = SourceLoad()
+
+    def __add__(self, other: "Workload") -> "Workload":
+        screens = Counter(self.screens)
+        screens.update(other.screens)
+        tokens, pairs = self.tokens + other.tokens, self.pairs + other.pairs
+        return Workload(tokens, pairs, self.supervised + other.supervised, screens, self.source + other.source)
+
+    def __mul__(self, times: float) -> "Workload":
+        """Counts are rounded, except those of screens."""
+        tokens, pairs, supervised = (round(one * times) for one in (self.tokens, self.pairs, self.supervised))
+        screens = Counter({size: count * times for size, count in self.screens.items()})
+        return Workload(tokens, pairs, supervised, screens, self.source * times)
+
+
+NO_WORK = Workload(tokens=0, pairs=0, supervised=0, screens={})
+
+
+@dataclass(frozen=True)
+class Precision:
+    """`bf16`: mixed precision. `frozen_bf16`: frozen weights are bfloat16, and so are the states between layers."""
+
+    bf16: bool
+    frozen_bf16: bool
+
+    @property
+    def bytes(self) -> int:
+        return 2 if self.bf16 else 4
+
+
+class CostModel(Protocol):
+    """The cost of one model, by its configuration. Every family brings one."""
+
+    def workload(self, batch: Mapping[str, Any]) -> Workload:
+        """The workload of a batch as the family's processor collates it.
+
+        Called at every step with tensors on the model's device: it reads their shapes and plain numbers, never their
+        values, which would wait for a GPU.
+        """
+
+    def flops(self, load: Workload, train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
+        """The FLOPs of a training step's forward and backward passes. `rank` is LoRA's."""
+
+    def activation_bytes(
+        self, load: Workload, train: TrainedParts, lora: Lora, precision: Precision, checkpointing: bool
+    ) -> int:
+        """The most that one batch keeps for its backward pass: an estimate."""
+
+
+@dataclass(frozen=True)
+class TrainingFlops:
+    """The FLOPs of one model trained one way. `rank` is LoRA's."""
+
+    cost: CostModel
+    train: TrainedParts
+    rank: int
+    checkpointing: bool
+
+    def of(self, load: Workload) -> Flops:
+        return self.cost.flops(load, self.train, self.rank, self.checkpointing)
+
+
+def causal_pairs(lengths: ArrayLike) -> int:
+    """Pairs of a token and one that it attends to, itself included, in sentences of these lengths."""
+    tokens = np.asarray(lengths, np.int64)
+    return int((tokens * (tokens + 1) // 2).sum())
+
+
+def linear_flops(maps: Iterable[tuple[int, int]], rows: int, training: Training, rank: int, reached: bool) -> Flops:
+    """The FLOPs of linear maps (inputs, outputs), each on `rows` vectors. `reached`: the input needs a gradient."""
+    forward = backward = 0
+    for inputs, outputs in maps:
+        plain = 2 * inputs * outputs * rows
+        forward += plain
+        backward += plain * (reached + (training == "full"))
+        if training == "lora":
+            down, up = 2 * inputs * rank * rows, 2 * rank * outputs * rows
+            forward += down + up
+            backward += down * (1 + reached) + 2 * up
+    return Flops(forward, backward)
+
+
+def attention_flops(width: int, pairs: int, backward: bool) -> Flops:
+    """The FLOPs of heads `width` wide together, over `pairs` of query and key; with a backward pass or without."""
+    forward = 4 * width * pairs
+    return Flops(forward, 2 * forward if backward else 0)
+
+
+# Llama-like language models, and families that put screens in front of one.
+
+LLAMA_LIKE = {"llama", "mistral", "qwen2", "qwen3", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text"}
+"""Language models with grouped-query attention and a gated MLP of three matrices."""
+
+
+@dataclass(frozen=True)
+class DecoderShape:
+    """The sizes of a Llama-like language model. `qk_norm`: queries and keys are normalised (Qwen3)."""
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocabulary: int
+    qk_norm: bool = False
+
+    @property
+    def query_width(self) -> int:
+        return self.heads * self.head_dim
+
+    @property
+    def kv_width(self) -> int:
+        return self.kv_heads * self.head_dim
+
+    @property
+    def first_maps(self) -> tuple[tuple[int, int], ...]:
+        """(inputs, outputs) of the linear maps of a layer's input: queries, keys, values."""
+        return (self.hidden, self.query_width), (self.hidden, self.kv_width), (self.hidden, self.kv_width)
+
+    @property
+    def later_maps(self) -> tuple[tuple[int, int], ...]:
+        """(inputs, outputs) of a layer's other linear maps: attention's output, gate, up, down."""
+        hidden, wide = self.hidden, self.intermediate
+        return (self.query_width, hidden), (hidden, wide), (hidden, wide), (wide, hidden)
+
+
+def decoder_shape(config: PretrainedConfig) -> DecoderShape:
+    """UnknownCostError for a language model of another build, such as a mixture of experts."""
+    if config.model_type not in LLAMA_LIKE:
+        known = ", ".join(sorted(LLAMA_LIKE))
+        raise UnknownCostError(f"the cost of a {config.model_type!r} language model is not known; known: {known}")
+    head_dim = getattr(config, "head_dim", None)
+    return DecoderShape(
+        layers=config.num_hidden_layers,
+        hidden=config.hidden_size,
+        heads=config.num_attention_heads,
+        kv_heads=config.num_key_value_heads,
+        head_dim=config.hidden_size // config.num_attention_heads if head_dim is None else head_dim,
+        intermediate=config.intermediate_size,
+        vocabulary=config.vocab_size,
+        qk_norm=config.model_type in ("qwen3", "qwen3_vl_text"),
+    )
+
+
+class DecoderOnlyCost(CostModel):
+    """A vision tower in front of a Llama-like language model; a family adds the cost of one screen.
+
+    Behind a frozen tower, the tower's own activations are freed before the language model begins.
+    """
+
+    decoder: DecoderShape
+
+    @abstractmethod
+    def screen_flops(self, size: tuple[int, int], train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
+        """The FLOPs of one screen of this size, from pixels or patches to projected tokens."""
+
+    @abstractmethod
+    def screen_bytes(
+        self, size: tuple[int, int], train: TrainedParts, precision: Precision, checkpointing: bool
+    ) -> int:
+        """Activations of one screen. A frozen tower holds a few of its widest results at a time, a trained one keeps
+        all."""
+
+    def workload(self, batch: Mapping[str, Any]) -> Workload:
+        """The workload of a row of `sentences.packing.pack`."""
+        return Workload(
+            tokens=sum(batch["lengths"]),
+            pairs=causal_pairs(batch["lengths"]),
+            supervised=batch["supervised"],
+            screens=Counter(map(tuple, batch["screen_sizes"])),  # pinning memory turns tuples into lists
+        )
+
+    def flops(self, load: Workload, train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
+        reached = "full" in (train.projector, train.embeddings) or train.vision != "frozen"
+        reached = reached or "lora" in (train.projector, train.embeddings)
+        language = decoder_flops(self.decoder, train, rank, load, reached, checkpointing)
+        screens = (self.screen_flops(size, train, rank, checkpointing) * count for size, count in load.screens.items())
+        return sum(screens, language)
+
+    def activation_bytes(
+        self, load: Workload, train: TrainedParts, lora: Lora, precision: Precision, checkpointing: bool
+    ) -> int:
+        screens = load.screens.items()
+        vision = sum(self.screen_bytes(size, train, precision, checkpointing) * count for size, count in screens)
+        language = decoder_bytes(self.decoder, train, lora, precision, load.tokens, checkpointing)
+        language += logit_bytes(self.decoder.vocabulary, precision, load.supervised)
+        return round(language + vision if train.vision != "frozen" else max(language, vision))
+
+
+def decoder_flops(
+    decoder: DecoderShape, train: TrainedParts, rank: int, load: Workload, reached: bool, checkpointing: bool
+) -> Flops:
+    """The FLOPs of the language model, head included. `reached`: its input needs a gradient."""
+    kind, rows = train.language_model, load.tokens
+    trained = kind != "frozen"
+    inner = reached or trained
+    # A full layer trains the norm below its first maps, so those pass a gradient on even in the lowest layer.
+    lowest = linear_flops(decoder.first_maps, rows, kind, rank, reached or kind == "full")
+    others = linear_flops(decoder.first_maps, rows, kind, rank, inner) * (decoder.layers - 1)
+    later = linear_flops(decoder.later_maps, rows, kind, rank, inner) * decoder.layers
+    attention = attention_flops(decoder.query_width, load.pairs, inner) * decoder.layers
+    layers = lowest + others + later + attention
+    above = inner or train.norm != "frozen"
+    head = linear_flops([(decoder.hidden, decoder.vocabulary)], load.supervised, train.head, rank, above)
+    again = Flops(recomputed=layers.forward if checkpointing and inner else 0)
+    return layers + head + again + _adapted_embeddings(decoder, train, rank, rows)
+
+
+def _adapted_embeddings(decoder: DecoderShape, train: TrainedParts, rank: int, rows: int) -> Flops:
+    """LoRA on a table: its first matrix is looked up, its second multiplies."""
+    product = 2 * rank * decoder.hidden * rows if train.embeddings == "lora" else 0
+    return Flops(product, 2 * product)
+
+
+def decoder_bytes(
+    decoder: DecoderShape, train: TrainedParts, lora: Lora, precision: Precision, tokens: int, checkpointing: bool
+) -> int:
+    """Activations of the language model's layers."""
+    one = tokens * layer_bytes(decoder, train, lora, precision)
+    if {train.vision, train.projector, train.embeddings, train.language_model} == {"frozen"}:
+        return one  # nothing below the head needs a gradient, so no layer keeps anything
+    if not checkpointing:
+        return decoder.layers * one
+    return decoder.layers * tokens * decoder.hidden * (2 if precision.frozen_bf16 else 4) + one
+
+
+def layer_bytes(decoder: DecoderShape, train: TrainedParts, lora: Lora, precision: Precision) -> int:
+    """Activations of one layer and token, by the formula in the module's docstring."""
+    hidden, query, key, wide = decoder.hidden, decoder.query_width, decoder.kv_width, decoder.intermediate
+    width, kind = precision.bytes, train.language_model
+    every_input = 5 * hidden + query + wide
+    norms = 8 * hidden * (2 if kind == "full" else 1) + (4 * (query + key) if decoder.qk_norm else 0)
+    if kind == "frozen":
+        inputs = 0
+    elif kind == "lora" and lora.dropout:
+        inputs = every_input * (width + 1)
+    elif not precision.bf16 or (kind == "lora" and precision.frozen_bf16):
+        inputs = width * (2 * hidden + wide)
+    elif kind == "lora":
+        inputs = width * (5 * hidden + wide)
+    else:
+        inputs = width * every_input
+    adapters = 7 * lora.rank * width if kind == "lora" else 0
+    attention = width * (2 * query + 2 * key) + 4 * decoder.heads
+    return norms + inputs + adapters + attention + 3 * width * wide
+
+
+def logit_bytes(vocabulary: int, precision: Precision, supervised: int) -> int:
+    """Logits at supervised positions: as computed, in float32, their log-softmax, the gradients of the first two."""
+    return supervised * vocabulary * (2 + 4 + 4 + 4 + 2 if precision.bf16 else 4 + 4 + 4)

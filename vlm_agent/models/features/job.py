@@ -1,0 +1,215 @@
+"""`vlm-agent features`: the features of all screens in a folder of shards, as a resumable job (`files/jobs.py`)."""
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+import vlm_agent
+from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
+from vlm_agent.errors import DatasetError
+from vlm_agent.files.checked_json import write_checked
+from vlm_agent.files.jobs import ArrayTask, ShardJob, all_done
+from vlm_agent.models.features import feature_shape, load_extractor
+from vlm_agent.models.features.extraction import ShardExtraction, read_entry
+from vlm_agent.models.features.extractor import Extractor
+from vlm_agent.models.features.store.layout import (
+    DIGEST_SIZE,
+    DTYPE,
+    SUM_SIZE,
+    VERSION,
+    FeatureFile,
+    check_extractor,
+    checked,
+    shards_digest,
+)
+from vlm_agent.recipe.model import FeatureSettings
+
+WORK = ".features"
+
+_HEADER = 128
+"""Bytes of the header of a .npy file."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to extract. `workers`: threads that decode and resize screens ahead of the model."""
+
+    batch_size: int = 32
+    precision: str = "float32"
+    workers: int = 1
+
+
+def extract_features(
+    shards: Path,
+    settings: FeatureSettings,
+    output: Path,
+    console: Console,
+    device: torch.device,
+    options: Options = Options(),
+    task: ArrayTask | None = None,
+) -> None:
+    """Writes the features of all screens of `shards` to `output`; one `task` of a job array writes its share of the
+    shards, and `finish` must follow after all tasks. An interrupted extraction is resumed.
+
+    Prints first how large the output will be. Raises DatasetError where the disk lacks room for it, `output` holds
+    another extraction, a screen cannot be decoded, or features are not finite.
+    """
+    dataset = ShardDataset(shards)
+    job_of(output).check_folder()
+    shape = feature_shape(settings)
+    sizes = {shard: _bytes(steps, shape) for shard, steps in dataset.steps_by_shard.items()}
+    _announce(console, dataset, shape, output, sum(sizes.values()))
+    _check_room(output, sum(sizes[shard] for shard in _missing(output, dataset)))
+    extractor = load_extractor(settings, device, options.precision)
+    _warn_of_crop(console, dataset, extractor)
+    plan, job = _plan(dataset, extractor, options), job_of(output)
+    one, episodes = ShardExtraction(dataset, extractor, output, options.batch_size, options.workers), _episodes(dataset)
+
+    def work(shard: str, report: Callable[[int], None]) -> None:
+        one.extract(shard, episodes[shard], job.entry_path(shard), report)
+
+    with job.started(plan, task):
+        mine = set(sizes if task is None else task.items(list(sizes)))
+        waiting = {shard: dataset.steps_by_shard[shard] for shard in _missing(output, dataset) if shard in mine}
+        job.fill(waiting, work, "screens", console)
+        if task is None:
+            _complete(output, plan, dataset, console)
+        else:
+            task.report(console, len(_missing(output, dataset)), f"of {len(sizes)} shard(s)")
+
+
+def finish(output: Path, console: Console) -> None:
+    """Writes the manifest after all tasks of a job array. Raises DatasetError if shards are missing or have changed."""
+    plan = read_plan(output)
+    dataset = ShardDataset(Path(plan["where"]))
+    if shards_digest(dataset) != plan["described"]["shards"]["manifest_sha256"]:
+        raise DatasetError(
+            f"{plan['where']} has changed since its features were extracted; extract them into another folder"
+        )
+    with job_of(output).locked():
+        _complete(output, plan, dataset, console)
+
+
+def job_of(output: Path) -> ShardJob:
+    """The resumable output folder of an extraction."""
+    return ShardJob.of(output, "an extraction of features", WORK)
+
+
+def _plan(dataset: ShardDataset, extractor: Extractor, options: Options) -> dict[str, Any]:
+    """`batch_size` is part of what decides the output: a kernel on a GPU that is chosen by the batch may change the
+    last bit of a feature."""
+    tokens, size = extractor.shape
+    described = {
+        "extractor": {
+            **extractor.settings.model_dump(),
+            "digest": extractor.digest,
+            "precision": options.precision,
+        },
+        "tokens": tokens,
+        "size": size,
+        "dtype": DTYPE,
+        "batch_size": options.batch_size,
+        "shards": {"manifest_sha256": shards_digest(dataset)},
+    }
+    return {"described": described, "where": str(dataset.directory.absolute())}
+
+
+def read_plan(output: Path) -> dict[str, Any]:
+    """The plan in a folder. Raises DatasetError where it is missing, or lacks a key, which it names."""
+    plan = job_of(output).read_plan()
+    try:
+        check_extractor(plan, "described.extractor")
+        for key in ("where", "described.extractor.precision", "described.shards.manifest_sha256"):
+            checked(plan, key, str)
+        for key in ("described.tokens", "described.size", "described.batch_size"):
+            checked(plan, key, int)
+    except ValueError as error:
+        raise DatasetError(f"{job_of(output).plan_path} is damaged: {error}; remove {output} and start again") from None
+    return plan
+
+
+def _missing(output: Path, dataset: ShardDataset) -> list[str]:
+    return [shard for shard, entry in _entries(output, dataset).items() if entry is None]
+
+
+def _entries(output: Path, dataset: ShardDataset) -> dict[str, FeatureFile | None]:
+    return {shard: read_entry(job_of(output).entry_path(shard), output) for shard in dataset.steps_by_shard}
+
+
+def _episodes(dataset: ShardDataset) -> dict[str, list[int]]:
+    result: dict[str, list[int]] = {}
+    for index in range(len(dataset)):
+        result.setdefault(dataset.place(index)[0], []).append(index)
+    return result
+
+
+def _bytes(steps: int, shape: tuple[int, int]) -> int:
+    """The size of the files of a shard."""
+    return steps * (shape[0] * shape[1] * 2 + DIGEST_SIZE + SUM_SIZE) + 3 * _HEADER
+
+
+def _announce(console: Console, dataset: ShardDataset, shape: tuple[int, int], output: Path, total: int) -> None:
+    steps = sum(dataset.steps_by_shard.values())
+    console.print(
+        f"{output}: {total:,} bytes ({total / 1e9:.2f} GB) for {steps:,} screens of {len(dataset.steps_by_shard):,} "
+        f"shards, {shape[0]} x {shape[1]} {DTYPE} numbers each",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _warn_of_crop(console: Console, dataset: ShardDataset, extractor: Extractor) -> None:
+    sizes = Counter(size for episode in dataset.screen_sizes for size in episode)
+    for (height, width), _ in sizes.most_common(1):
+        share = extractor.preprocess.share(height, width)
+        if share < _NEARLY_ALL:
+            console.print(
+                f"{extractor.settings.extractor} crops the centre: of screens of {height} x {width} pixels it sees "
+                f"{share:.0%}. A copy of the checkpoint whose preprocessor_config.json has do_center_crop: false and "
+                "size: {height, width} sees all of them",
+                highlight=False,
+                soft_wrap=True,
+            )
+
+
+_NEARLY_ALL = 0.99
+
+
+def _check_room(output: Path, needed: int) -> None:
+    place = output.absolute()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    if needed > free:
+        raise DatasetError(
+            f"{output} needs {needed:,} more bytes, and its disk has {free:,} free; choose another disk, or a smaller "
+            "output: --form pooled, or convert fewer episodes (--mixture)"
+        )
+
+
+def _complete(output: Path, plan: dict[str, Any], dataset: ShardDataset, console: Console) -> None:
+    """Writes the manifest. The caller must hold the folder."""
+    files = all_done(_entries(output, dataset), "extracted").values()
+    described, steps = plan["described"], sum(file.steps for file in files)
+    manifest = {
+        "features_version": VERSION,
+        "vlm_agent_version": vlm_agent.__version__,
+        **{key: described[key] for key in ("extractor", "tokens", "size", "dtype")},
+        "steps": steps,
+        "shards": described["shards"],
+        "files": [file.content() for file in files],
+    }
+    write_checked(output / MANIFEST, manifest)
+    about = described["extractor"]
+    console.print(
+        f"{output}: features of {steps:,} screens in {len(files):,} files, {about['extractor']} {about['form']} "
+        f"{described['tokens']} x {described['size']}, extractor {about['digest'][:12]}…",
+        highlight=False,
+        soft_wrap=True,
+    )
