@@ -25,8 +25,8 @@ from vlm_agent.evaluation.predictions import read_predictions
 from vlm_agent.models.build import load_sentences
 from vlm_agent.models.run_layout import MODEL_FOLDER
 from vlm_agent.sentences import SCREEN_TOKEN
-from vlm_agent.sentences.references import NO_REFERENCES
 from vlm_agent.sentences.thoughts import LineThoughts
+from vlm_agent.sentences.thoughts.references import NO_REFERENCES
 
 EPISODE = served_qwen.EPISODES[1]
 

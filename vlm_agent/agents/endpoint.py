@@ -42,8 +42,8 @@ from vlm_agent.agents.of_run import grey_screens_of, recipe_of, run_of, text_not
 from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.run import Recipe
-from vlm_agent.sentences.references import NO_REFERENCES
 from vlm_agent.sentences.thoughts import AnswerLines, LineThoughts
+from vlm_agent.sentences.thoughts.references import NO_REFERENCES
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import past_of
 from vlm_agent.texts.lines import one_line

@@ -27,10 +27,9 @@ from vlm_agent.episodes import ACTION_NAMES, ActionKind, Episode, Screen, Step
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.sentences import Sentence, html
-from vlm_agent.sentences.segments import ASSISTANT, USER, Segment, encode, length, texts, written
+from vlm_agent.sentences.segments import ASSISTANT, USER, Segment, Tokens, encode, length, texts, written
 from vlm_agent.sentences.thoughts import HeadedThoughts, texts_at
 from vlm_agent.sentences.thoughts.headed import LINK, NO_THOUGHTS
-from vlm_agent.sentences.tokens import Tokens
 
 HISTORY, GOAL, SCREEN = "Previous Actions:", "Goal:", "Screen:"
 PLAN = "Action Plan:"

@@ -11,7 +11,7 @@ know it in advance, so a target may be supervised but is never part of a history
 (`TrajectorySentences.build`).
 
 With `data.coat` and `data.plan`, texts are around the screens and before the actions (`thoughts/`); with
-`data.references`, demonstrations follow the goal (`references.py`).
+`data.references`, demonstrations follow the goal (`thoughts/references.py`).
 
 With `data.past_screens`, each step is a sentence (`windows.Past`):
 
@@ -33,13 +33,13 @@ from vlm_agent.errors import UserError
 from vlm_agent.sentences import NO_ACTION, Sentence
 from vlm_agent.sentences.html import screen_html
 from vlm_agent.sentences.image_sizes import ScreenRule
-from vlm_agent.sentences.references import NO_REFERENCES, ReferenceLines
 from vlm_agent.sentences.segments import (
     ASSISTANT,
     SYSTEM,
     USER,
     Segment,
     ShownScreen,
+    Tokens,
     encode,
     length,
     texts,
@@ -48,7 +48,7 @@ from vlm_agent.sentences.segments import (
 from vlm_agent.sentences.templates import PLAIN, ChatTemplate
 from vlm_agent.sentences.thoughts import LineThoughts, texts_at
 from vlm_agent.sentences.thoughts.lines import NO_THOUGHTS
-from vlm_agent.sentences.tokens import Tokens
+from vlm_agent.sentences.thoughts.references import NO_REFERENCES, ReferenceLines
 from vlm_agent.sentences.windows import Past
 from vlm_agent.texts.lines import one_line
 
@@ -188,7 +188,7 @@ class TrajectorySentences(Tokens):
     ) -> list[Segment]:
         """A step with a supervised action. `target`: what its swipe should bring into view."""
         step = episode.steps[number]
-        names_target = target is not None and _names_swipe_target(episode.goal, number)
+        names_target = target is not None and _names_swipe_target(episode.id, number)
         text = self.language.encode(step.action, step.screen, target if names_target else None)
         plans = self.thoughts.plans.at(is_first=number == 0)
         lines, thoughts = plans.learned(step.notes), self.thoughts.learned(step.notes)
@@ -360,9 +360,10 @@ def unwritable_line(episode_id: str, step: int, action: Action) -> str:
     return f"episode {episode_id} step {step}: {action.name}" + (f" {action.text!r}" if action.text else "")
 
 
-def _names_swipe_target(goal: str, number: int) -> bool:
-    """Whether a swipe with a target names it: probability 0.5, seeded by goal and step, so the same in every epoch."""
-    return random.Random(f"{goal} {number}").random() < 0.5  # noqa: S311 (no secret)
+def _names_swipe_target(episode_id: str, number: int) -> bool:
+    """Whether a swipe with a target names it: probability 0.5, seeded by episode and step, so the same in every
+    epoch."""
+    return random.Random(f"{episode_id} {number}").random() < 0.5  # noqa: S311 (no secret)
 
 
 def swipe_targets(steps: Sequence[Step]) -> list[str | None]:

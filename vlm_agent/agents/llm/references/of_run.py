@@ -23,7 +23,7 @@ from vlm_agent.files import atomic_write
 from vlm_agent.files.parquet import ParquetWriter, check_columns, open_parquet
 from vlm_agent.models.run_layout import REFERENCES_FILE
 from vlm_agent.recipe.references import ReferencesRecipe
-from vlm_agent.sentences.references import NO_REFERENCES, ReferenceLines, reference_line
+from vlm_agent.sentences.thoughts.references import NO_REFERENCES, ReferenceLines, reference_line
 
 _ENCODER = b"encoder"
 _SCHEMA = pa.schema(

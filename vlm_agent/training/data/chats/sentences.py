@@ -10,9 +10,8 @@ from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.errors import RecipeError
 from vlm_agent.sentences import Sentence
-from vlm_agent.sentences.segments import ASSISTANT, USER, Segment, encode, no_screen
+from vlm_agent.sentences.segments import ASSISTANT, USER, Segment, Tokens, encode, no_screen
 from vlm_agent.sentences.templates import CHAT_TURNS_KEY
-from vlm_agent.sentences.tokens import Tokens
 from vlm_agent.training.data.chats.reading import Chat
 
 DEFAULT_TEMPLATE = """\

@@ -228,8 +228,8 @@ class Trajectories:
         if self._has_past:
             whole = controlled_texts(episode, self.sentences.thoughts.parts, self.control)
             return self.sentences.step_segments(whole, first_supervised, with_swipe_targets=True)
-        # Earlier steps are known by their results alone.
-        start = first if self.control == "no_history" or not self.sentences.thoughts.parts.result else 0
+        # Without history, a step is the first of its episode.
+        start = first if self.control == "no_history" else 0
         known = replace(episode, steps=episode.steps[start:last])
         known = controlled_texts(known, self.sentences.thoughts.parts, self.control)
         return self.sentences.segments(
