@@ -197,7 +197,7 @@ def test_episodes_without_any_text_are_refused_and_are_empty_where_asked(tmp_pat
 
 def test_the_result_of_the_last_action_is_not_needed(tmp_path):
     shards = tiny.write_shards(tmp_path / "shards", [without(EPISODES[0], len(EPISODES[0]) - 1, "result")])
-    assert trajectories(shards, notes={"result": True}).order.items
+    assert trajectories(shards, coat={"result": True}).order.items
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The agent of the Smartphone Assistant: a vision-language model that continues a trajectory with the next action."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -134,14 +134,17 @@ class VlmAgent:
         firsts = self._answer_all([one.part(0, 1) for one in prepared], self._choices(variants))
         found = []
         for of_firsts, choice in zip(firsts, self._later._choices(variants), strict=True):
-            rest = [self._rest(one, first.notes) for one, (first,) in zip(prepared, of_firsts, strict=True)]
+            rest = [
+                self._rest(one, first.notes.get("plan", "")) for one, (first,) in zip(prepared, of_firsts, strict=True)
+            ]
             (of_rest,) = self._later._answer_all(rest, [choice])
             found.append([[*first, *later] for first, later in zip(of_firsts, of_rest, strict=True)])
         return found
 
-    def _rest(self, prepared: "PreparedEpisode", first: Mapping[str, str]) -> "PreparedEpisode":
+    def _rest(self, prepared: "PreparedEpisode", plan: str) -> "PreparedEpisode":
         """The steps after the first one, with the plan of the first one after the goal."""
-        ids = [token for line in self.sentences.thoughts.plans.static(first) for token in self.sentences.ids(line)]
+        lines = self.sentences.thoughts.plans.static({"plan": plan})
+        ids = [token for line in lines for token in self.sentences.ids(line)]
         at, rest = self.sentences.length(self.sentences.opening(prepared.episode)), prepared.part(1, None)
         return replace(rest, sentences=[sentence.with_read(at, ids) for sentence in rest.sentences])
 
