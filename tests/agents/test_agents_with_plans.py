@@ -151,7 +151,7 @@ def test_recorded_plans_and_own_ones_are_the_episode_again():
     history = demonstrated(EPISODES[0], 2)
     again = episode_of(EPISODES[0].goal, history, recorded_screen(EPISODES[0], 2))
     for step, recorded in zip(again.steps, EPISODES[0].steps, strict=False):
-        assert {name: step.notes[name] for name in ("plan", "step")} == recorded.notes
+        assert [step.notes[name] for name in ("plan", "step")] == [recorded.notes[name] for name in ("plan", "step")]
     assert not Screen(None).notes
 
 

@@ -198,7 +198,9 @@ def test_a_step_answer_has_thoughts_plan_and_action(auto_ui, monkeypatch):
 def test_a_step_on_a_phone_reads_texts_of_the_screen(auto_ui):
     before, now = (step.screen for step in WITHOUT[0].steps[:2])
     episode = episode_of("open settings", [Turn(before, None, tiny.ACTIONS[0])], now, with_texts=True)
-    text = auto_ui.sentences.text(auto_ui.sentences.source_of(episode, 1).ids)
+    text = auto_ui.sentences.text(
+        auto_ui.sentences.encode(auto_ui.sentences.source_of(episode, 1).segments, ()).input_ids
+    )
     tail = f"Action Result: {result_text(before, now)} Screen Description: {screen_text(now)}"
     assert " ".join(text.split()).endswith(" ".join(tail.split()))
     pixels = np.zeros((40, 20, 3), np.uint8)
