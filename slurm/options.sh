@@ -17,6 +17,6 @@ option() {
 
 # use_caches: the caches that jobs read, and whether they have a connection to the hub.
 use_caches() {
-    if [ -n "$SCRATCH" ]; then export HF_HOME="$SCRATCH/huggingface" VLM_AGENT_CACHE="$SCRATCH/vlm-agent"; fi
+    if [ -n "$SCRATCH" ]; then export HF_HOME="$SCRATCH/huggingface"; fi
     if [ "$OFFLINE" = 1 ]; then export HF_HUB_OFFLINE=1; fi
 }

@@ -47,7 +47,7 @@ VENV=.venv    # empty with a container
 CONTAINER=()
 
 # ---- Files ------------------------------------------------------------------------------------------------------------
-SCRATCH=""  # a large folder on a shared file system, for the caches of Hugging Face and vlm-agent; empty: your home
+SCRATCH=""  # a large folder on a shared file system, for the cache of Hugging Face; empty: your home
 OFFLINE=1   # 1 if compute nodes have no internet access: download checkpoints on the login node first
 
 # ---- The network between nodes ------------------------------------------------------------------------------------------

@@ -217,10 +217,10 @@ def test_mistakes_in_several_stages_are_refused_before_the_first_submission(tmp_
 
 def test_stages_are_checked_as_they_will_run_with_the_caches_of_the_jobs(alone):
     alone.set(SCRATCH="/large")
-    alone.install("vlm-agent", 'echo "$HF_HOME $VLM_AGENT_CACHE $HF_HUB_OFFLINE" "$@" >called\nexit 1\n')
+    alone.install("vlm-agent", 'echo "$HF_HOME $HF_HUB_OFFLINE" "$@" >called\nexit 1\n')
     done = alone.pipeline_alone(*EVERYTHING)
     assert (done.returncode, done.stdout) == (1, "")
-    expected = "/large/huggingface /large/vlm-agent 1 check " + " ".join(EVERYTHING[2:])
+    expected = "/large/huggingface 1 check " + " ".join(EVERYTHING[2:])
     expected = expected.replace(" then evaluate", " --data.shards shards then evaluate")
     expected += " --shards shards --checkpoint runs/x --output runs/x/evaluation\n"
     assert (alone.folder / "called").read_text() == expected
