@@ -36,7 +36,6 @@ from vlm_agent.datasets.shards.schema import (
     empty_table,
     from_row,
     to_row,
-    with_columns,
 )
 from vlm_agent.datasets.sources.registry import check_subsets
 from vlm_agent.episodes import Episode, Step
@@ -251,8 +250,7 @@ class ShardDataset:
         """The columns of every episode, or of `episodes`, which are numbers in ascending order.
 
         A column of the steps has a name like `IN_STEPS + "height"`. Columns of `INDEXED` are read from the index; other
-        columns require reading every shard. Columns that a shard of an earlier version does not have are null. Raises
-        DatasetError for an unknown column.
+        columns require reading every shard. Raises DatasetError for an unknown column.
         """
         if unknown := set(columns) - set(ALL_COLUMNS):
             raise DatasetError(
@@ -265,10 +263,9 @@ class ShardDataset:
         index = self._index if episodes is None else self._index.take(pa.array(episodes, pa.int64()))
         for shard, row_group in zip(index["shard"].to_pylist(), index["row_group"].to_pylist(), strict=True):
             groups.setdefault(shard, []).append(row_group)
-        # `height` is always read, because a shard of an earlier version may have none of the other step columns.
-        read = [*columns, IN_STEPS + "height"] if any(name.startswith(IN_STEPS) for name in columns) else columns
-        tables = [_read(self.directory / shard, row_groups, read) for shard, row_groups in groups.items()]
-        return pa.concat_tables([with_columns(table, columns) for table in tables]) if tables else empty_table(columns)
+        tables = [_read(self.directory / shard, row_groups, columns) for shard, row_groups in groups.items()]
+        tables = [table.replace_schema_metadata(None) for table in tables]
+        return pa.concat_tables(tables) if tables else empty_table(columns)
 
     def _read(self, index: int, columns: Sequence[str] | None) -> dict:
         index = range(len(self))[index]
@@ -328,7 +325,7 @@ def title_of(manifest: Mapping) -> str | None:
 
 def manifest_content(directory: Path) -> bytes:
     """The bytes of the manifest without its checksum. They identify the shards: they have the sha256 of each source
-    file, and the same conversion by a version without checksums has the same. Raises DatasetError where damaged."""
+    file. Raises DatasetError where damaged."""
     return content_of(directory / MANIFEST, _REMEDY_OF_MANIFEST)
 
 

@@ -126,11 +126,6 @@ def empty_table(columns: Sequence[str]) -> pa.Table:
     return _schema_of_columns(tuple(columns)).empty_table()
 
 
-def with_columns(table: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """A table from a shard with exactly these columns."""
-    return table.replace_schema_metadata(None).cast(_schema_of_columns(tuple(columns)))
-
-
 def to_row(episode: Episode, split: str) -> dict:
     """The row of an episode with its screens as PNGs. Raises DatasetError for an episode without pixels."""
     encode = ScreenFormat().encode
