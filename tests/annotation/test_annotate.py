@@ -17,6 +17,7 @@ from vlm_agent.annotation.annotator import STOPPED, clean_text, element_name
 from vlm_agent.annotation.check import check_step
 from vlm_agent.cli import FAILED, main
 from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter
+from vlm_agent.datasets.shards.schema import notes_of
 
 EPISODES, STEPS = 4, 5
 TAPS = {"tap", "long_press"}
@@ -43,8 +44,8 @@ def test_every_step_has_its_texts_and_nothing_else_changes(shards, whole):
     asked = Counter(kind(request.body) for request in requests)
     for index in range(len(before)):
         old, new = before.row(index), after.row(index)
-        texts = [step.pop("coat") for step in new["steps"]]
-        assert [step.pop("coat") for step in old["steps"]] == [None] * STEPS
+        texts = [notes_of(step.pop("notes")) for step in new["steps"]]
+        assert [step.pop("notes") for step in old["steps"]] == [[]] * STEPS
         assert new == old
         steps = after[index].steps
         for number, (step, coat) in enumerate(zip(steps, texts, strict=True)):
@@ -88,9 +89,11 @@ def test_a_thought_knows_the_gold_action_and_a_result_sees_both_screens(shards, 
     for index in range(EPISODES):
         coats = [step.notes for step in dataset.without_pixels(index).steps]
         for number, coat in enumerate(coats):
-            own = [text for text in thoughts if coat.screen in text and f"next action is: {coat.action}\n" in text]
+            own = [
+                text for text in thoughts if coat["screen"] in text and f"next action is: {coat['action']}\n" in text
+            ]
             assert own
-            assert all(earlier.action in own[0] for earlier in coats[:number])
+            assert all(earlier["action"] in own[0] for earlier in coats[:number])
     assert all(first != second for first, second in (parts(body)[1] for body in results))
 
 

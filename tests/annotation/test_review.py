@@ -22,6 +22,7 @@ from vlm_agent.annotation.edits import Edit, EditStore
 from vlm_agent.annotation.review.session import ReviewSession
 from vlm_agent.cli import FAILED, USAGE, main
 from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.shards.schema import note_structs, notes_of
 from vlm_agent.errors import DatasetError
 
 EVIL = "</textarea><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -66,7 +67,7 @@ def ask(server, method, path, body=None, **headers):
 
 def edit(output, index=0, number=0, **texts):
     coat = ShardDataset(output).without_pixels(index).steps[number].notes
-    return {"texts": {name: getattr(coat, name) for name in TEXTS} | texts, "accepted": True}
+    return {"texts": {name: coat[name] for name in TEXTS} | texts, "accepted": True}
 
 
 def edits_in(output):
@@ -194,8 +195,8 @@ def test_edits_are_stored_and_in_the_final_shards(annotated, server):
 
     assert main(["annotate", "--finish", "--output", str(annotated)]) == 0
     after = ShardDataset(annotated)
-    coat = rows[1]["steps"][2]["coat"]
-    rows[1]["steps"][2]["coat"] = coat | {"think": 'Now "this" <b> é', "action": "click on nothing at all"}
+    edited = {"think": 'Now "this" <b> é', "action": "click on nothing at all"}
+    rows[1]["steps"][2]["notes"] = note_structs(notes_of(rows[1]["steps"][2]["notes"]) | edited)
     assert [after.row(index) for index in range(4)] == rows
     manifest = json.loads((annotated / "manifest.json").read_text())
     assert (manifest["steps_edited"], manifest["steps_accepted"]) == (1, 1)
@@ -211,7 +212,7 @@ def test_edits_survive_a_kill_and_a_repeated_annotation(shards, annotated, serve
     words = ["annotate", str(shards), "--endpoint", "http://127.0.0.1:9", "--model", EVIL, "--output", str(annotated)]
     assert main(words) == 0
     coat = ShardDataset(annotated).without_pixels(0).steps[1].notes
-    assert (coat.screen, coat.result) == ("mine", "ours")
+    assert (coat["screen"], coat["result"]) == ("mine", "ours")
     next(annotated.glob("general/*.parquet")).unlink()
     assert main(words) == 0
     assert ShardDataset(annotated).without_pixels(0).steps[1].notes == coat

@@ -78,9 +78,9 @@ def test_a_review_by_keys_alone(annotated, server, browser):
     browser.run("document.querySelector('a.main').click()")
     at(browser, "/step/0/0")
     assert browser.run("document.querySelectorAll('textarea').length") == 4
-    coat = ShardDataset(annotated).without_pixels(0).steps[0].notes
+    notes = ShardDataset(annotated).without_pixels(0).steps[0].notes
     values = browser.run("[...document.querySelectorAll('textarea')].map((area) => area.value)")
-    assert values == [coat.screen, coat.think, coat.action, coat.result]
+    assert values == [notes[name] for name in ("screen", "think", "action", "result")]
     browser.wait_for("[...document.images].every((image) => image.naturalHeight === 1000)")
     assert browser.run("document.images.length") == 2
 
