@@ -44,5 +44,5 @@ def test_an_agent_may_be_called_trained():
 def test_the_identity_of_a_run_is_that_of_exact_free_decoding_by_default():
     identity = VlmSettings(run="phone_vlm_tiny").identity()
     assert identity["bf16"] is False
-    assert "constrained" not in identity
+    assert identity["constrained"] is False
     assert VlmSettings(run="phone_vlm_tiny", constrained=True).identity() == identity | {"constrained": True}

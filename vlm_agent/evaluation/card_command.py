@@ -16,9 +16,7 @@ from vlm_agent.recipe.shipped import label, shipped_files
 from vlm_agent.recipe.yaml_file import read_mapping
 
 _OUTPUT = ("--output", "OUT")
-_AGENT_FILE, _BENCHMARK_FILE = "AGENT.yaml", "BENCHMARK.yaml"
-_WITHOUT_OPTION = frozenset({"constrained"})
-"""Settings of the agent of a run that only an agent file can set."""
+_BENCHMARK_FILE = "BENCHMARK.yaml"
 
 
 @dataclass(frozen=True)
@@ -34,12 +32,12 @@ def offline_command(run: str, name: str, plan: Mapping[str, Any]) -> CardCommand
     described, others = plan["described"], plan["given"]
     agent = _agent(run, name, described)
     benchmark = _benchmark(others["benchmark"], described.get("draw"))
-    words = [*agent.words, *benchmark.words, "--shards", others["shards"], "--split", described["split"]]
+    words = [*agent, *benchmark.words, "--shards", others["shards"], "--split", described["split"]]
     words += [] if described["limit"] is None else ["--limit", str(described["limit"])]
     _, *variants = others["passes"][0]
     controls = [name for name in described["runs"] if name != AGENT and name not in variants]
     words += [f"--{variant}" for variant in variants] + _controls(described, controls)
-    return CardCommand(["vlm-agent", "evaluate", *words, *_OUTPUT], agent.notes + benchmark.notes)
+    return CardCommand(["vlm-agent", "evaluate", *words, *_OUTPUT], benchmark.notes)
 
 
 def online_command(run: str, name: str, about: Mapping[str, Any], controls: Sequence[str]) -> CardCommand:
@@ -47,24 +45,17 @@ def online_command(run: str, name: str, about: Mapping[str, Any], controls: Sequ
     agent = _agent(run, name, about)
     words = ["--tasks", str(about["tasks"]), "--seed", str(about["seed"])]
     words += ["--long-screens"] if about.get("long_screens") else []
-    return CardCommand(
-        ["vlm-agent", "evaluate", "--online", *agent.words, *words, *_controls(about, controls), *_OUTPUT], agent.notes
-    )
+    return CardCommand(["vlm-agent", "evaluate", "--online", *agent, *words, *_controls(about, controls), *_OUTPUT])
 
 
-def _agent(run: str, name: str, identity: Mapping[str, Any]) -> CardCommand:
+def _agent(run: str, name: str, identity: Mapping[str, Any]) -> list[str]:
     """The options that select the agent, with its elements."""
     settings = agent_settings(checkpoint=run)
     fields = type(settings).model_fields
     changed = {key: value for key, value in identity["agent"].items() if key in fields and value != fields[key].default}
     elements = ["--elements", "read"] if READ_ELEMENTS in identity else []
-    if _WITHOUT_OPTION & set(changed):
-        content = {"agent": settings.agent, "run": name} | changed
-        return CardCommand(["--agent", _AGENT_FILE, *elements], (_note(_AGENT_FILE, content),))
-    words = ["--checkpoint", name]
-    for key, value in changed.items():
-        words += [f"--{key.replace('_', '-')}", *([] if value is True else [str(value)])]
-    return CardCommand(words + elements)
+    words = [word for key, value in changed.items() for word in (f"--agent.{key}", _value(value))]
+    return ["--checkpoint", name, *words, *elements]
 
 
 def _benchmark(name: str | None, draw: Mapping[str, Any] | None) -> CardCommand:
@@ -87,7 +78,7 @@ def _shipped(name: str, draw: Mapping[str, Any] | None) -> str | None:
 
 
 def _controls(identity: Mapping[str, Any], chosen: Sequence[str]) -> list[str]:
-    every = controls_of(identity.get("text_inputs", ()))
+    every = controls_of(identity["text_inputs"])
     if tuple(chosen) == every:
         return []
     return ["--controls", *chosen] if chosen else ["--no-controls"]

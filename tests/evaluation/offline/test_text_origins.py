@@ -87,8 +87,9 @@ def test_the_same_command_scores_again(evaluated):
     assert (output / "metrics.json").read_text() == before
 
 
-def test_runs_without_texts_have_the_identity_of_earlier_versions(tmp_path):
+def test_runs_without_texts_have_no_text_inputs(tmp_path):
     from vlm_agent.evaluation.identity import agent_identity
 
     identity = agent_identity(VlmSettings(run=str(adapted_run.write_run(tmp_path, steps=1))))
-    assert set(identity) == {"agent", "language"}
+    assert set(identity) == {"agent", "language", "text_inputs"}
+    assert identity["text_inputs"] == []

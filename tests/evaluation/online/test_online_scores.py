@@ -12,6 +12,7 @@ from vlm_agent.evaluation.scoring.measures import wilson
 
 def result(success, subset="general", steps=4, expert=2, **more):
     row = {"success": success, "reached": success, "subset": subset, "memory": False, "steps": steps, "unparsed": 0}
+    row["beyond_context"] = 0
     row |= {
         "expert_steps": expert,
         "reason": "complete",
