@@ -82,13 +82,13 @@ def measure(sentences: StepSentences, episodes: list[Episode]) -> Counts:
         for number, step in enumerate(episode.steps):
             past, steps = episode.steps[:number], episode.steps[number:]
             source = sentences.source(episode.goal, past, step.screen)
-            counts.sources.append(len(whole.source(episode.goal, past, step.screen).ids))
-            counts.targets.append(len(whole.target(steps)))
+            counts.sources.append(whole.length(whole.source(episode.goal, past, step.screen).segments))
+            counts.targets.append(whole.length(whole.target(steps)))
             counts.actions.append(min(number, sentences.history))
             counts.dropped.append(source.dropped)
             counts.cut.append(source.cut)
             # Right truncation keeps the end mark, so it keeps the goal if goal and end mark fit.
-            to_goal = len(without_screen.source(episode.goal, past, step.screen).ids)
+            to_goal = whole.length(without_screen.source(episode.goal, past, step.screen).segments)
             counts.goal_cut.append(to_goal > sentences.max_source_tokens)
             counts.unlearned.append(sentences.unlearnable(steps) is not None)
     return counts

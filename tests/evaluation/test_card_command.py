@@ -91,12 +91,14 @@ def test_the_draw_of_another_benchmark_is_printed_as_its_keys(planned, run, tmp_
     assert _with_file(planned, run, tmp_path, plan, "BENCHMARK.yaml")["described"] == plan["described"]
 
 
-def test_settings_without_an_option_are_printed_as_an_agent_file(planned, run, tmp_path):
+def test_settings_of_an_agent_file_are_printed_as_options(planned, run, tmp_path):
     keys = {"agent": "vlm", "run": str(run), "constrained": True, "bf16": True}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(keys))
     words = ["evaluate", "--agent", str(tmp_path / "mine.yaml"), "--shards", str(run.parent / "shards")]
     plan = planned([*words, "--split", "train"], "first")
-    assert _with_file(planned, run, tmp_path, plan, "AGENT.yaml")["described"] == plan["described"]
+    command = offline_command(str(run), run.name, plan)
+    assert "--agent.constrained" in command.words and command.notes == ()
+    assert planned(_again(command, run, "second"), "second")["described"] == plan["described"]
 
 
 def _with_file(planned, run, tmp_path, plan, file):
@@ -105,8 +107,6 @@ def _with_file(planned, run, tmp_path, plan, file):
     (note,) = command.notes
     assert note.startswith(f"{file}: ")
     content = yaml.safe_load(f"{{{note.removeprefix(f'{file}: ')}}}")
-    if "run" in content:
-        content["run"] = str(run)
     (tmp_path / file).write_text(yaml.safe_dump(content))
     words = [str(tmp_path / file) if word == file else word for word in _again(command, run, "second")]
     return planned(words, "second")

@@ -9,6 +9,7 @@ import pytest
 from helpers.published import recipe_costs
 from torch.distributed.run import get_args_parser
 
+from vlm_agent.agents import AGENTS
 from vlm_agent.cli import main, make_parser
 from vlm_agent.models.family import FAMILIES, family
 from vlm_agent.recipe.model import TrainedParts
@@ -119,8 +120,9 @@ def test_every_other_command_of_ours_has_options_that_exist_and_the_recipes_own_
     recipe = read_recipe(path)
     for name in ("convert", "convert-checkpoint", "evaluate", "merge"):
         for command, _ in ours(path, name):
-            options, unknown = make_parser().parse_known_args(command)
-            assert not unknown
+            options, keys = make_parser().parse_known_args(command)
+            agent = AGENTS["vlm" if recipe.model.encoder_decoder is None else "auto_ui"]
+            assert {key.removeprefix("--agent.") for key in keys[::2]} <= set(agent.model_fields)
             if name == "convert":
                 assert str(options.output) == recipe.data.shards
             if name == "convert-checkpoint":

@@ -127,8 +127,8 @@ def test_values_that_a_kind_does_not_have_are_refused(keys, message):
 @pytest.mark.parametrize(
     ("keys", "saved"),
     [
-        ({}, {}),
-        ({"past_screens": 0}, {"past_screens": 0}),
+        ({}, {"past_screens": None, "history": None}),
+        ({"past_screens": 0}, {"past_screens": 0, "history": None}),
         ({"past_screens": 2, "history": 1}, {"past_screens": 2, "history": 1}),
         ({"sentences": "elements"}, {}),
         ({"sentences": "chain_of_actions"}, {"past_screens": 0, "history": 8}),

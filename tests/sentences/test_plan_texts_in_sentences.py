@@ -199,7 +199,7 @@ def test_settings_that_a_run_does_not_have_are_refused(keys, message):
 def test_off_in_yaml_is_off_and_a_recipe_is_saved_as_it_is(tmp_path):
     assert PlanRecipe(plan=False, step=False) == PlanRecipe()
     content = tiny.recipe(tmp_path, tmp_path / "run")
-    assert "plan" not in Recipe(**content).model_dump(mode="json")["data"]
+    assert Recipe(**content).data.plan == PlanRecipe()
     content["data"] |= {"plan": FORMS["d_pot"], "past_screens": 0}
     recipe = Recipe(**content)
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml(), encoding="utf-8")

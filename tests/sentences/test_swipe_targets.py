@@ -72,7 +72,7 @@ def test_in_training_a_swipe_names_its_target_or_its_first_token_has_no_loss(epi
 def test_swipes_with_and_without_a_target_occur():
     walk = steps((UP, HERE), (TAP, THERE))
     texts = {
-        actions(SENTENCES.build(replace(tiny.episode(), goal=str(number), steps=walk), with_swipe_targets=True))[0]
+        actions(SENTENCES.build(replace(tiny.episode(), id=str(number), steps=walk), with_swipe_targets=True))[0]
         for number in range(20)
     }
     assert texts == {LANGUAGE.encode(UP), LANGUAGE.encode(UP, None, "There")}
