@@ -188,7 +188,7 @@ def test_the_command_reads_a_recipe_and_its_errors_are_one_line(tmp_path, capsys
 
 def test_the_shipped_recipe_trains_with_the_settings_of_the_first_part():
     """Keys that the recipe leaves out have defaults, and a run is repeated only with the same ones."""
-    recipe = Path(__file__).parents[3] / "recipes" / "screens" / "phone_widgets_tiny.yaml"
+    recipe = Path(__file__).parents[3] / "shipped_weights" / "widgets" / "phone_widgets_tiny.yaml"
     assert read_settings(recipe).model_dump() == {
         "output": "runs/phone_widgets_tiny",
         "start": None,
