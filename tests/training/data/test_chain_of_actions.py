@@ -281,8 +281,7 @@ def test_keys_that_do_not_fit_are_refused(shards, tmp_path, keys, message):
 def test_saved_recipes_have_the_keys_of_their_kind_alone(shards, tmp_path):
     trajectory = yaml.safe_load(Recipe(**tiny.recipe(shards, tmp_path / "run")).to_yaml())
     chain = yaml.safe_load(Recipe(**chain_runs.recipe(shards, None, tmp_path / "run")).to_yaml())
-    keys = {"history", "future", "elements", "past_screens", "max_source_tokens", "max_target_tokens", "features"}
-    keys |= {"group_by_length"}
+    keys = {"future", "elements", "max_source_tokens", "max_target_tokens", "features", "group_by_length"}
     assert not keys & trajectory["data"].keys()
     assert {*chain["data"]} == {*trajectory["data"]} | keys
 

@@ -15,7 +15,6 @@ from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import past_of
 from vlm_agent.training.data.references import with_references
-from vlm_agent.training.data.sentence_kinds.trajectory import Trajectories
 from vlm_agent.training.data.stream import chosen_episodes
 from vlm_agent.training.data.vocabulary import vocabulary_of
 
@@ -37,9 +36,9 @@ def recipe_sentences(recipe: Recipe) -> TrajectorySentences:
 
 def whole_lengths(dataset: ShardDataset, sentences: TrajectorySentences) -> np.ndarray:
     """int64 (E,): the tokens of each episode in one sentence, as training writes it."""
-    write = Trajectories(dataset, replace(sentences, past=None))
+    whole = replace(sentences, past=None)
     found = (
-        sentences.length(write.segments(episode, 0, 0, len(episode)))
+        whole.length(whole.segments(episode, with_swipe_targets=True))
         for episode in dataset.each_without_pixels(range(len(dataset)))
     )
     return np.fromiter(found, np.int64, len(dataset))
