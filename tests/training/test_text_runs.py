@@ -149,7 +149,8 @@ def test_a_merged_adapter_answers_as_the_run_does(adapter, shards, tmp_path):
     assert main(["merge", str(adapter), "--output", str(merged), "--samples", "2"]) == 0
     assert answers(shards, merged, "--no-controls")
     first, second = (build.load(path, merged=True)[0] for path in (adapter, merged))
-    ids = torch.tensor([tiny_text.processor().sentences(tiny_text.tokenizer(), tiny_text.LANGUAGE).start_ids()])
+    sentences = tiny_text.processor().sentences(tiny_text.tokenizer(), tiny_text.LANGUAGE)
+    ids = torch.tensor([sentences.encode(sentences.start()).input_ids])
     torch.testing.assert_close(first(input_ids=ids).logits, second(input_ids=ids).logits, rtol=1e-4, atol=1e-5)
 
 
