@@ -414,3 +414,15 @@ def test_a_permanent_read_error_counts_as_damage(folder, monkeypatch):
         check(folder / "checkpoint-6")
     with pytest.raises(OSError, match="cannot be read: Input/output error"):
         seal(folder / "checkpoint-6", 6, 24, IDENTITY, None)
+
+
+def test_a_checkpoint_of_another_recipe_value_is_refused_by_its_key(tmp_path):
+    recipe = Recipe(**tiny.recipe(tmp_path / "shards", tmp_path / "run"))
+    now = identity_of(recipe, "data", 1)
+    (tmp_path / "checkpoint-3").mkdir()
+    (tmp_path / "checkpoint-3" / "weights").write_bytes(b"w")
+    seal(tmp_path / "checkpoint-3", 3, 12, now, None)
+    assert resume_point(tmp_path, now, print, recipe) == tmp_path / "checkpoint-3"
+    before = now["action_language.bins"]
+    with pytest.raises(TrainingError, match=f"bins: {before} in the checkpoint, 7 now"):
+        resume_point(tmp_path, now | {"action_language.bins": 7}, print, recipe)
