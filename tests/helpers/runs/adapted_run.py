@@ -4,8 +4,8 @@ from pathlib import Path
 
 import torch
 import yaml
-
 from helpers import tiny
+
 from vlm_agent.models.build import save
 from vlm_agent.models.family import processor_of
 from vlm_agent.models.loss import NOT_FOR_MODELS

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
 from helpers import tiny
+
 from vlm_agent.action_languages.auto_ui import AutoUiLanguage
 from vlm_agent.models.build import Vocabulary, build, build_tokenizer, save
 from vlm_agent.models.features import EXTRACTORS

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from helpers import tiny
+
 from vlm_agent.cli import OK, main
 
 T5 = {

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import torch
 import yaml
+from helpers import tiny
+from helpers.agents.chat_server import Reply, serving
+from helpers.models import tiny_qwen
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from helpers import tiny
-from helpers.models import tiny_qwen
-from helpers.agents.chat_server import Reply, serving
 from vlm_agent.cli import OK, main
 from vlm_agent.models.build import build_model, save
 from vlm_agent.models.run_layout import RECIPE_FILE
