@@ -1,6 +1,5 @@
 """The sentences of a recipe without a run: their lengths in any data set, and the model's context length."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,9 +35,8 @@ def recipe_sentences(recipe: Recipe) -> TrajectorySentences:
 
 def whole_lengths(dataset: ShardDataset, sentences: TrajectorySentences) -> np.ndarray:
     """int64 (E,): the tokens of each episode in one sentence, as training writes it."""
-    whole = replace(sentences, past=None)
     found = (
-        whole.length(whole.segments(episode, with_swipe_targets=True))
+        sentences.length(sentences.segments(episode, with_swipe_targets=True))
         for episode in dataset.each_without_pixels(range(len(dataset)))
     )
     return np.fromiter(found, np.int64, len(dataset))
