@@ -151,7 +151,7 @@ def segment_length(segment: Segment, tokens: Tokens, screen_tokens: Callable[[St
 
 
 def text_length(segment: Segment, tokens: Tokens) -> int:
-    """The number of tokens of a segment that is no picture."""
+    """The number of tokens of a segment that is not a picture."""
     if segment.mark is not None:
         return 1
     count = tokens.count(segment.text or "", segment.special)

@@ -252,8 +252,8 @@ def test_aitz_becomes_shards_with_the_split_of_its_folders(shared, tmp_path):
     ]
     dataset = ShardDataset(tmp_path / "out")
     assert dict(zip(dataset.ids, dataset.splits, strict=True)) == {"1": "train", "2": "validation", "3": "test"}
-    told = json.loads(original.read_text())
-    assert [step.notes["think"] for step in dataset[0].steps] == [step["coat_action_think"] for step in told]
+    recorded = json.loads(original.read_text())
+    assert [step.notes["think"] for step in dataset[0].steps] == [step["coat_action_think"] for step in recorded]
 
 
 def _copy_aitz_episode(original: Path, folder: Path, number: str) -> None:

@@ -27,7 +27,7 @@ from vlm_agent.training.data.data_module import LISTED, Note, Unwritable
 from vlm_agent.training.data.lengths import Counter, Counts, Row, counted, tokenizer_digest
 from vlm_agent.training.data.missing_texts import check_texts, missing_texts
 from vlm_agent.training.data.sentence_kinds.chain_pass import ChainPass, note_on_sources
-from vlm_agent.training.data.sentence_kinds.kind import SentenceKind, unwritable_step
+from vlm_agent.training.data.sentence_kinds.kind import SentenceKind, listed
 from vlm_agent.training.data.stream import Item
 
 _GREY_SCREEN = np.full((448, 224, 3), GREY, np.uint8)
@@ -160,11 +160,7 @@ class ChainOfActionsKind(SentenceKind):
         return extractor.extract([_GREY_SCREEN])[0]
 
     def unwritable(self) -> Unwritable:
-        return self._listed(self.counts.steps[self.counts.steps["is_writable"] == 0])
-
-    def _listed(self, steps: np.ndarray) -> Unwritable:
-        places = zip(steps["episode"][:LISTED].tolist(), steps["number"][:LISTED].tolist(), strict=True)
-        return Unwritable(len(steps), tuple(unwritable_step(self.shards, *place) for place in places))
+        return listed(self.shards, self.counts.steps[self.counts.steps["is_writable"] == 0])
 
     def notes(self) -> list[Note]:
         described = self.sentences.elements or not self.sentences.thoughts.parts.read
@@ -176,13 +172,13 @@ class ChainOfActionsKind(SentenceKind):
         long = steps[(steps["is_writable"] > 0) & (steps["is_learned"] == 0)]
         if not len(long):
             return []
-        listed = self._listed(long)
-        head = f"{listed.count:,} steps whose target exceeds data.max_target_tokens ({limit}) are not learned:"
+        found = listed(self.shards, long)
+        head = f"{found.count:,} steps whose target exceeds data.max_target_tokens ({limit}) are not learned:"
         lines = [
             f"{line}: {tokens} tokens"
-            for line, tokens in zip(listed.first, long["target"][:LISTED].tolist(), strict=True)
+            for line, tokens in zip(found.first, long["target"][:LISTED].tolist(), strict=True)
         ]
-        return [Note.of_list("long_targets", head, listed.count, lines)]
+        return [Note.of_list("long_targets", head, found.count, lines)]
 
     def count_pass(self, items: Sequence[Item]) -> ChainPass:
         learned, earlier = self._learned, 0 if self._hides_history else self.sentences.past_screens
@@ -226,7 +222,7 @@ class StepItems(Sequence[Item]):
 class Steps:
     """The sentence of one step. `grey`: float16 (T, D), the features of every screen of a control without vision.
 
-    `without_history`: every step is written as the first of its episode.
+    `control`: `data.control`; without history, every step is written as the first of its episode.
     """
 
     shards: ShardDataset

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 from transformers import PretrainedConfig
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -15,7 +16,7 @@ from vlm_agent.models.cost import Workload
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.trajectory import unwritable_line
-from vlm_agent.training.data.data_module import DataModule, Note, Unwritable
+from vlm_agent.training.data.data_module import LISTED, DataModule, Note, Unwritable
 from vlm_agent.training.data.stream import Item, RowSize
 
 EMPTY_CELLS_NAMED = 0.1
@@ -104,6 +105,11 @@ class SentenceKind(ABC):
         )
 
 
-def unwritable_step(shards: ShardDataset, episode: int, step: int) -> str:
-    """The line for the action of a step that is not learned."""
-    return unwritable_line(shards.ids[episode], step, shards.without_pixels(episode).steps[step].action)
+def listed(shards: ShardDataset, steps: np.ndarray) -> Unwritable:
+    """Steps whose actions are not learned, with a line for each of the first ones. `steps`: rows of `Counts.steps`."""
+    places = zip(steps["episode"][:LISTED].tolist(), steps["number"][:LISTED].tolist(), strict=True)
+    lines = (
+        unwritable_line(shards.ids[episode], step, shards.without_pixels(episode).steps[step].action)
+        for episode, step in places
+    )
+    return Unwritable(len(steps), tuple(lines))

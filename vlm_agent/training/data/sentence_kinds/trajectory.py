@@ -18,11 +18,11 @@ from vlm_agent.sentences.segments import Segment, supervised_length
 from vlm_agent.sentences.thoughts import controlled_texts
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import TooLongError, Window, single_steps, windows
-from vlm_agent.training.data.data_module import LISTED, Note, Unwritable
+from vlm_agent.training.data.data_module import Note, Unwritable
 from vlm_agent.training.data.lengths import Counter, Counts, Row, counted, tokenizer_digest
 from vlm_agent.training.data.missing_texts import check_texts, missing_texts
 from vlm_agent.training.data.references import note_on_identical_goals
-from vlm_agent.training.data.sentence_kinds.kind import EMPTY_CELLS_NAMED, SentenceKind, unwritable_step
+from vlm_agent.training.data.sentence_kinds.kind import EMPTY_CELLS_NAMED, SentenceKind, listed
 from vlm_agent.training.data.sentence_kinds.trajectory_pass import TrajectoryPass, count_trajectories
 from vlm_agent.training.data.stream import Item
 
@@ -124,9 +124,7 @@ class TrajectoryKind(SentenceKind):
         return self.run.recipe.data.control == "no_history" or self.run.sentences.past is not None
 
     def unwritable(self) -> Unwritable:
-        steps = self.counts.steps[self.counts.steps["is_writable"] == 0]
-        places = zip(steps["episode"][:LISTED].tolist(), steps["number"][:LISTED].tolist(), strict=True)
-        return Unwritable(len(steps), tuple(unwritable_step(self.shards, *place) for place in places))
+        return listed(self.shards, self.counts.steps[self.counts.steps["is_writable"] == 0])
 
     def notes(self) -> list[Note]:
         data, steps = self.run.recipe.data, self.counts.steps
