@@ -37,8 +37,7 @@ from vlm_agent.episodes import Episode
 from vlm_agent.models.build import Vocabulary, build, build_tokenizer
 from vlm_agent.models.decoding import CACHE
 from vlm_agent.models.family import processor_of
-from vlm_agent.models.llama_vit.decoder import LlamaViTDecoder
-from vlm_agent.models.llama_vit.family import collate
+from vlm_agent.models.llama_vit.family import LlamaViTDecoder, collate
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences import Sentence
 from vlm_agent.simulator.demonstrations import simulate_episode

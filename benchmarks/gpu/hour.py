@@ -104,7 +104,7 @@ TINY = dict.fromkeys(("llama_vit", "qwen_7b_head"), ("--episodes", "2", "--steps
 
 def without(shape: str) -> list[str]:
     """What to leave out for comparison: flash-attn only where it is installed, torch's kernel that replaces it, and
-    the batched windows that replace that."""
+    the bounds of windows from the host."""
     flash = ["flash-attn"] if is_flash_attn_2_available() else []
     return [*flash, "varlen", *(["windows"] if "qwen2_5" in shape or "qwen_7b" in shape else [])]
 

@@ -14,7 +14,8 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks.gpu.timing import milliseconds
-from vlm_agent.models.qwen_vl.vision_kernels import Segments, batched_segments, flatten_patch_embedding
+from vlm_agent.models.attention import Bounds, within_segments
+from vlm_agent.models.qwen_vl.vision_kernels import flatten_patch_embedding
 
 ROWS, COLUMNS, WINDOW = 78, 38, 8
 WIDTH, HEADS = 1280, 16
@@ -79,17 +80,17 @@ def attention(lengths: list[int], device: str, dtype: torch.dtype) -> dict:
     bounds = torch.tensor([0, *lengths], device=device, dtype=torch.int32).cumsum(0, dtype=torch.int32)
     query, key, value = torch.randn(3, sum(lengths), HEADS, WIDTH // HEADS, device=device, dtype=dtype)
     one = [tensor.transpose(0, 1).unsqueeze(0) for tensor in (query, key, value)]
-    layer, segments = nn.Module(), Segments.from_bounds(bounds)
+    layer, segments = nn.Module(), Bounds.of(bounds)
 
     def loop() -> torch.Tensor:
         parts = [tensor.split(bounds.diff().tolist(), dim=2) for tensor in one]
         found = [functional.scaled_dot_product_attention(*part) for part in zip(*parts, strict=True)]
         return torch.cat([part.transpose(1, 2) for part in found], dim=1)
 
-    def batched() -> torch.Tensor:
-        return batched_segments(layer, *one, None, segments=segments, is_causal=False)[0]
+    def ours() -> torch.Tensor:
+        return within_segments(layer, *one, None, segment_bounds=segments, is_causal=False)[0]
 
-    ways: dict[str, Callable[[], torch.Tensor]] = {"loop": loop, "batched": batched}
+    ways: dict[str, Callable[[], torch.Tensor]] = {"loop": loop, "ours": ours}
     if device == "cuda" and dtype != torch.float32:
         from torch.nn.attention.varlen import varlen_attn
 

@@ -4,7 +4,7 @@ Rows are made before the clock starts, as loader processes do in a run; their wa
 those of vlm_agent.training.flops, without what gradient checkpointing computes again.
 `--undo` measures without one of the package's faster operations: `patches` and `windows` of vision_kernels.py,
 `adapters` of adapters.py (inputs of LoRA copied to float32), `flash-attn` for torch's variable-length attention,
-`varlen` for neither: one attention call per sentence and length of window.
+`varlen` for neither: one attention call per sentence and window.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from benchmarks.training.road import Run
 from benchmarks.training.shapes import Shape, shape_named
 from benchmarks.training.words import read_tokenizer, write_tokenizer
 from vlm_agent.models import attention
-from vlm_agent.models.attention import WITHIN_SENTENCES, within_sentences
+from vlm_agent.models.attention import WITHIN_SEGMENTS, within_segments
 from vlm_agent.models.cost import NO_WORK, Precision, TrainingFlops, Workload, causal_pairs
 from vlm_agent.models.family import family_of
 from vlm_agent.models.qwen_vl.vision_kernels import use_fast_kernels
@@ -125,7 +125,7 @@ def undo(model: nn.Module, names: list[str]) -> None:
         if isinstance(module, nn.Conv3d):
             vars(module).pop("forward", None)
     if {"flash-attn", "varlen"} & {*names}:
-        model.get_base_model().language_model.set_attn_implementation(WITHIN_SENTENCES)
+        model.get_base_model().language_model.set_attn_implementation(WITHIN_SEGMENTS)
         vision.set_attn_implementation("sdpa")
         use_fast_kernels(vision)
     if "varlen" in names:
@@ -137,7 +137,7 @@ def undo(model: nn.Module, names: list[str]) -> None:
 def compile_layers(model: nn.Module) -> None:
     """All but attention, which would be compiled anew for every row's sentences. Under gradient checkpointing
     transformers' layers run as they are."""
-    AttentionInterface.register(WITHIN_SENTENCES, torch.compiler.disable(within_sentences))
+    AttentionInterface.register(WITHIN_SEGMENTS, torch.compiler.disable(within_segments))
     base = model.get_base_model()
     for layer in base.get_submodule(base.parts["language_model"]):
         layer.compile(dynamic=True)

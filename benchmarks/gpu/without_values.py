@@ -20,7 +20,6 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from vlm_agent.models import attention
-from vlm_agent.models.qwen_vl import vision_kernels
 
 BLOCK = 512
 INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put"}
@@ -111,18 +110,14 @@ def like_a_gpu() -> Iterator[None]:
         yield
 
 
-ATTENTION = ("loop", "grouped", "varlen")
-"""One call per segment, as in transformers; per length of segment; per layer."""
+ATTENTION = ("loop", "varlen")
+"""One call per segment; per layer."""
 
 
 @contextmanager
 def attention_by(way: str) -> Iterator[None]:
     """Attention of packed rows and Qwen-VL vision towers on tensors of the CPU, by one of `ATTENTION`."""
-    loops = {"cpu"} if way == "loop" else set()
-    with (
-        replaced(attention, can_run_kernel=lambda query, dropout=0.0: way == "varlen" and not dropout),
-        replaced(vision_kernels, LOOP_DEVICES=loops),
-    ):
+    with replaced(attention, can_run_kernel=lambda query, dropout=0.0: way == "varlen" and not dropout):
         yield
 
 

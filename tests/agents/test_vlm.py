@@ -19,8 +19,7 @@ from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.vlm.agent import VlmAgent, batches
 from vlm_agent.episodes import Action, Episode, UiElement, recorded_screen
 from vlm_agent.errors import UserError
-from vlm_agent.models.llama_vit.decoder import LlamaViTDecoder
-from vlm_agent.models.llama_vit.family import collate
+from vlm_agent.models.llama_vit.family import LlamaViTDecoder, collate
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 WORDS = tiny.tokenizer()

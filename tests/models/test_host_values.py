@@ -8,7 +8,6 @@ from helpers import tiny
 from helpers.models import families, tiny_qwen
 from torch.utils.data import DataLoader
 
-from vlm_agent.models.qwen_vl import vision_kernels
 from vlm_agent.training.data.stream import only_row
 from vlm_agent.training.loop.validation import Validation
 
@@ -36,9 +35,7 @@ def test_losses_and_gradients_are_the_same_bits_without_it(name):
 
 
 @pytest.mark.parametrize("name", tiny_qwen.FAMILIES)
-@pytest.mark.parametrize("loops", [{"cpu"}, set()], ids=["one by one", "by length"])
-def test_a_tower_sees_the_same_bits_as_from_the_sizes_of_screens_alone(name, loops, monkeypatch):
-    monkeypatch.setattr(vision_kernels, "LOOP_DEVICES", loops)
+def test_a_tower_sees_the_same_bits_as_from_the_sizes_of_screens_alone(name):
     family = families.shared(name)
     row = row_of(family)
     with torch.inference_mode():

@@ -62,8 +62,7 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     from vlm_agent.files.console import make_console, quiet_libraries
     from vlm_agent.files.jobs import ArrayTask
-    from vlm_agent.models.features.extraction import default_workers
-    from vlm_agent.models.features.job import Options, extract_features, finish
+    from vlm_agent.models.features.job import Options, default_workers, extract_features, finish
     from vlm_agent.models.weights.device import describe_device, model_device
 
     quiet_libraries()

@@ -3,7 +3,7 @@
 On a GPU and in half precision, a variable-length kernel reads a whole row, forward and backward, also with fewer key
 heads than query heads (GQA): flash-attn's where it is installed, else torch's own (`torch.nn.attention.varlen`), which
 needs compute capability 8.0 (Ampere) and heads of at most 256, in multiples of 8. Otherwise PyTorch's attention (SDPA)
-is called once per sentence: on a CPU that takes less than half the time of one call with a block-diagonal mask; on a
+is called once per segment: on a CPU that takes less than half the time of one call with a block-diagonal mask; on a
 GPU it selects a flash kernel, which a mask would rule out.
 """
 
@@ -29,7 +29,7 @@ from vlm_agent.models.weights.precision import has_bf16
 
 _LOG = logging.getLogger(__name__)
 
-WITHIN_SENTENCES = "within_sentences"
+WITHIN_SEGMENTS = "within_segments"
 _FLASH = "flash_attention_2"
 _HALF = (torch.bfloat16, torch.float16)
 _BIDIRECTIONAL, _CAUSAL = (-1, -1), (-1, 0)
@@ -88,7 +88,7 @@ def choose_attention(vision: PreTrainedModel | None, language_model: PreTrainedM
     flash = _has_flash_attention_2()
     half = language_model.dtype != torch.float32
     language_model.set_attn_implementation(
-        _FLASH if flash and half and language_model._supports_flash_attn else WITHIN_SENTENCES
+        _FLASH if flash and half and language_model._supports_flash_attn else WITHIN_SEGMENTS
     )
     if vision is None:
         return
@@ -131,16 +131,16 @@ def packed_options(language_model: PreTrainedModel, cu_seqlens: np.ndarray | Non
     for the device, with flash-attn in every layer.
     """
     implementation = language_model.config._attn_implementation
-    if cu_seqlens is None or (len(cu_seqlens) <= 2 and implementation not in (WITHIN_SENTENCES, _FLASH)):
+    if cu_seqlens is None or (len(cu_seqlens) <= 2 and implementation not in (WITHIN_SEGMENTS, _FLASH)):
         return {}
-    if implementation not in (WITHIN_SENTENCES, _FLASH):
+    if implementation not in (WITHIN_SEGMENTS, _FLASH):
         raise ValueError(
             f"attention {implementation!r} would let packed sentences see each other; "
-            f"use {WITHIN_SENTENCES!r} or {_FLASH!r}"
+            f"use {WITHIN_SEGMENTS!r} or {_FLASH!r}"
         )
     bounds = Bounds.on(device, cu_seqlens)
-    if implementation == WITHIN_SENTENCES:
-        return {"sentence_bounds": bounds, "attention_mask": torch.empty(1, 1, 1, 1, device=device)}
+    if implementation == WITHIN_SEGMENTS:
+        return {"segment_bounds": bounds, "attention_mask": torch.empty(1, 1, 1, 1, device=device)}
     return {
         "cu_seq_lens_q": bounds.device,
         "cu_seq_lens_k": bounds.device,
@@ -149,35 +149,37 @@ def packed_options(language_model: PreTrainedModel, cu_seqlens: np.ndarray | Non
     }
 
 
-def within_sentences(
+def within_segments(
     module: nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
-    sentence_bounds: Bounds | None = None,
+    segment_bounds: Bounds | None = None,
     **options,
 ) -> tuple[torch.Tensor, None]:
-    """Causal attention within each sentence of one row; without bounds, PyTorch's SDPA.
+    """Attention within each segment of one row: causal within sentences, bidirectional (`is_causal` False) within the
+    screens and windows of a vision tower. Without bounds, PyTorch's SDPA.
 
     With bounds, `attention_mask` is ignored: transformers passes on a mask of 4 dimensions and builds none.
     `query` (1, heads, L, width); `key`, `value` (1, key heads, L, width). Returns (1, L, heads, width).
     Raises ValueError for several tokens behind a cache without a mask: which of the cached tokens each
     attends to would be undefined.
     """
-    if sentence_bounds is None:
+    if segment_bounds is None:
         if attention_mask is None and 1 < query.shape[2] < key.shape[2]:
             raise ValueError("several tokens behind a cache need a mask; decode with attention 'sdpa', which makes one")
         return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
     if can_run_kernel(query, options.get("dropout", 0.0)):
-        return run_kernel(query, key, value, sentence_bounds, causal=True, scaling=options.get("scaling")), None
+        causal = options.get("is_causal", True)
+        return run_kernel(query, key, value, segment_bounds, causal, options.get("scaling")), None
     widened = query.device.type == "cpu" and not has_bf16()
     # Without AMX, PyTorch's bfloat16 kernel takes two to three times as long on a CPU as that of float32, forward and
     # backward. Autocast would call it.
     wide = [part.float() if widened else part for part in (query, key, value)]
     parts = []
     with torch.autocast("cpu", enabled=False) if widened else nullcontext():
-        for begin, end in pairwise(sentence_bounds.host):
+        for begin, end in pairwise(segment_bounds.host):
             one_query, one_key, one_value = (part[:, :, begin:end] for part in wide)
             parts.append(sdpa_attention_forward(module, one_query, one_key, one_value, None, **options)[0])
     return torch.cat(parts, dim=1).to(query.dtype), None
@@ -217,8 +219,8 @@ def _obstacle(dtype: torch.dtype, head: int, dropout: float, capability: tuple[i
 @cache
 def _warn(reason: str) -> None:
     _LOG.warning(
-        "SLOW ATTENTION: packed sentences and vision windows are read by one call of PyTorch's attention per length or "
-        "sentence, not by one variable-length kernel per layer: %s.",
+        "SLOW ATTENTION: packed sentences and vision windows are read by one call of PyTorch's attention each, not by "
+        "one variable-length kernel per layer: %s.",
         reason,
     )
 
@@ -254,5 +256,5 @@ def run_kernel(
     return output.unsqueeze(0)
 
 
-AttentionInterface.register(WITHIN_SENTENCES, within_sentences)
-AttentionMaskInterface.register(WITHIN_SENTENCES, _mask)
+AttentionInterface.register(WITHIN_SEGMENTS, within_segments)
+AttentionMaskInterface.register(WITHIN_SEGMENTS, _mask)

@@ -26,7 +26,7 @@ from vlm_agent.models.run_layout import (
 )
 from vlm_agent.models.weights.adapters import load_adapter, merge_adapter, save_trained_weights, without_adapter
 from vlm_agent.models.weights.origin import check_sources, with_bases_elsewhere
-from vlm_agent.models.weights.precision import cast, quantise
+from vlm_agent.models.weights.precision import quantise, to_dtype
 from vlm_agent.models.word_tokenizer import build_word_tokenizer
 from vlm_agent.recipe.model import ModelRecipe, Source
 from vlm_agent.sentences.thoughts import LineThoughts
@@ -65,7 +65,7 @@ def build_model(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PreT
     if recipe.base is None:
         return family_of_recipe(recipe).build(recipe, tokenizer)
     model, _ = load(base_folder(recipe.base))
-    return cast(merge_adapter(model) if isinstance(model, PeftModel) else model, getattr(torch, recipe.dtype))
+    return to_dtype(merge_adapter(model) if isinstance(model, PeftModel) else model, getattr(torch, recipe.dtype))
 
 
 def configuration_of(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:

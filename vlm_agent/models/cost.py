@@ -33,7 +33,6 @@ in bfloat16, else 4):
 With gradient checkpointing a layer keeps its input alone, and one layer at a time the rest.
 """
 
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
@@ -259,18 +258,24 @@ class DecoderOnlyCost(CostModel):
     Behind a frozen tower, the tower's own activations are freed before the language model begins.
     """
 
-    decoder: DecoderShape
+    def __init__(self, config: PretrainedConfig) -> None:
+        """`config`: of the language model. Raises what `decoder_shape` raises."""
+        self.decoder = decoder_shape(config)
 
-    @abstractmethod
+    def trained_parts(self, train: TrainedParts) -> TrainedParts:
+        """`train` without parts that the model does not have."""
+        return train
+
     def screen_flops(self, size: tuple[int, int], train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
         """The FLOPs of one screen of this size, from pixels or patches to projected tokens."""
+        return Flops()
 
-    @abstractmethod
     def screen_bytes(
         self, size: tuple[int, int], train: TrainedParts, precision: Precision, checkpointing: bool
     ) -> int:
         """Activations of one screen. A frozen tower holds a few of its widest results at a time, a trained one keeps
         all."""
+        return 0
 
     def workload(self, batch: Mapping[str, Any]) -> Workload:
         """The workload of a row of `sentences.packing.pack`."""
@@ -282,8 +287,8 @@ class DecoderOnlyCost(CostModel):
         )
 
     def flops(self, load: Workload, train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
-        reached = "full" in (train.projector, train.embeddings) or train.vision != "frozen"
-        reached = reached or "lora" in (train.projector, train.embeddings)
+        train = self.trained_parts(train)
+        reached = {train.vision, train.projector, train.embeddings} != {"frozen"}
         language = decoder_flops(self.decoder, train, rank, load, reached, checkpointing)
         screens = (self.screen_flops(size, train, rank, checkpointing) * count for size, count in load.screens.items())
         return sum(screens, language)
@@ -291,7 +296,7 @@ class DecoderOnlyCost(CostModel):
     def activation_bytes(
         self, load: Workload, train: TrainedParts, lora: Lora, precision: Precision, checkpointing: bool
     ) -> int:
-        screens = load.screens.items()
+        train, screens = self.trained_parts(train), load.screens.items()
         vision = sum(self.screen_bytes(size, train, precision, checkpointing) * count for size, count in screens)
         language = decoder_bytes(self.decoder, train, lora, precision, load.tokens, checkpointing)
         language += logit_bytes(self.decoder.vocabulary, precision, load.supervised)

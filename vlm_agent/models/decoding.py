@@ -7,7 +7,7 @@ writes a decoded token into spare room behind the history, and copies nothing el
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 from transformers import PreTrainedModel
@@ -68,30 +68,28 @@ class Decoder(Protocol):
         """
 
 
-def accept_masks(language_model: PreTrainedModel) -> None:
-    """Sets PyTorch's attention, in place. That of packed rows accepts no masks, which steps behind a cache need."""
-    language_model.set_attn_implementation("sdpa")
-
-
 class CausalDecoder(Decoder):
-    """Greedy decoding of a causal language model whose positions count its tokens."""
+    """Greedy decoding of a causal language model: `transformer` without its head, `logits` float (..., vocabulary) of
+    hidden states (..., width)."""
 
-    def __init__(self, model: Any) -> None:
-        self._model = model
-        accept_masks(self.transformer)
-
-    @property
-    @abstractmethod
-    def transformer(self) -> Any:
-        """The language model without its head: `last_hidden_state` of tokens, their mask, positions and cache."""
+    def __init__(
+        self, model: Any, transformer: PreTrainedModel, logits: Callable[[torch.Tensor], torch.Tensor]
+    ) -> None:
+        self._model, self.transformer, self.logits = model, cast("Any", transformer), logits
+        # The attention of packed rows accepts no masks, which steps behind a cache need.
+        transformer.set_attn_implementation("sdpa")
 
     @abstractmethod
     def forward(self, sentences: Sequence[Sentence], ids: torch.Tensor) -> tuple[Cache, torch.Tensor]:
         """The cache, and the hidden states (B, L, width), of `ids`, int64 (B, L), those of the sentences, padded."""
 
-    @abstractmethod
-    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Float (..., vocabulary) of hidden states (..., width)."""
+    def positions(self, sentence: Sentence) -> Sequence[int]:
+        """The position of each token; by default its index."""
+        return range(len(sentence))
+
+    def axes(self, positions: torch.Tensor) -> torch.Tensor:
+        """The `position_ids` of the transformer for new tokens at `positions`, int64 (B, S)."""
+        return positions
 
     def prefill(self, sentences: Sequence[Sentence]) -> Prefill:
         """One forward pass over all sentences, padded on the right, where causal attention ignores them."""
@@ -99,18 +97,18 @@ class CausalDecoder(Decoder):
         cache, hidden = self.forward(sentences, batch["input_ids"])
         hidden = hidden[:, :-1][batch["labels"][:, 1:] != IGNORED]
         best = [token for part in hidden.split(LOGITS_AT_ONCE) for token in self.logits(part).argmax(-1).tolist()]
-        return Prefill(cache, best, lambda index: self.logits(hidden[index]), [range(len(one)) for one in sentences])
+        return Prefill(cache, best, lambda index: self.logits(hidden[index]), [*map(self.positions, sentences)])
 
     def begin(self, sentence: Sentence) -> PrefilledSequence:
         cache, hidden = self.forward([sentence], torch.tensor([sentence.input_ids]))
-        return PrefilledSequence(cache, self.logits(hidden[0, -1]), len(sentence))
+        return PrefilledSequence(cache, self.logits(hidden[0, -1]), self.positions(sentence)[-1] + 1)
 
     def step(self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, cache: Cache) -> torch.Tensor:
         device = self._model.device
         decoded = self.transformer(
             input_ids=ids.to(device),
             attention_mask=mask[:, None].to(device),
-            position_ids=positions.to(device),
+            position_ids=self.axes(positions.to(device)),
             use_cache=True,
             **{CACHE: cache},
         )

@@ -4,12 +4,13 @@ A family is a folder with a subclass of `ModelFamily` and a line in `FAMILIES`. 
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from peft import PeftModel
-from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import GenerationConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from vlm_agent.action_languages import ActionLanguage, LanguageVocabulary
@@ -144,6 +145,18 @@ class ModelFamily(Protocol):
     def cost(self, config: PretrainedConfig) -> CostModel:
         """Raises UnknownCostError for a model whose cost cannot be computed."""
         ...
+
+
+def write_tokenizer_of_servers(
+    tokenizer: PreTrainedTokenizerBase, chat_template: str | None, folder: Path, **marks: Any
+) -> None:
+    """Writes the tokenizer with a `chat_template`, None: its own, and generation_config.json: greedy decoding with the
+    `marks` of a `GenerationConfig`."""
+    served = copy(tokenizer)
+    if chat_template is not None:
+        served.chat_template = chat_template
+    served.save_pretrained(folder)
+    GenerationConfig(do_sample=False, pad_token_id=tokenizer.pad_token_id, **marks).save_pretrained(folder)
 
 
 TEXT_FAMILIES = {

@@ -135,8 +135,9 @@ def _surplus(unexpected: Sequence[str], model: PreTrainedModel, whole: bool) -> 
 _DIGITS = re.compile(r"\d+")
 
 
-def language_model(source: Source, vocabulary: int, dtype: torch.dtype) -> PreTrainedModel:
-    """In `dtype` if read from safetensors (7 B weights are 27 GB in float32), else in float32."""
+def language_model(source: Source, vocabulary: int, dtype: torch.dtype, model_class: Any = None) -> PreTrainedModel:
+    """In `dtype` if read from safetensors (7 B weights are 27 GB in float32), else in float32. `model_class`: of a
+    model read from GGUF; None: transformers' own."""
     if source.config is not None:
         return AutoModelForCausalLM.from_config(configuration(source, "language_model", vocab_size=vocabulary))
     with explain_load_errors(source, "language_model"):
@@ -152,7 +153,7 @@ def language_model(source: Source, vocabulary: int, dtype: torch.dtype) -> PreTr
         return loaded
     # transformers can neither cast nor save a model read from GGUF, so the weights move to a new model.
     config = AutoConfig.for_model(**{k: v for k, v in loaded.config.to_dict().items() if k != "quantization_config"})
-    fresh = AutoModelForCausalLM.from_config(config)
+    fresh = AutoModelForCausalLM.from_config(config) if model_class is None else model_class._from_config(config)
     fresh.load_state_dict(loaded.state_dict())
     return fresh
 

@@ -188,7 +188,7 @@ def model_and_batch(name: str) -> tuple[torch.nn.Module, dict]:
     from helpers import tiny
     from helpers.models import families, tiny_auto_ui
 
-    from vlm_agent.models.auto_ui.collate import collate
+    from vlm_agent.models.auto_ui.family import collate
 
     if name == AUTO_UI:
         words = tiny.tokenizer()

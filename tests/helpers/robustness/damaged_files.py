@@ -33,9 +33,8 @@ from vlm_agent.evaluation.online.runs import RESULT, read_result
 from vlm_agent.evaluation.predictions import predictions_for, read_predictions, write_predictions
 from vlm_agent.evaluation.scoring.metrics import score
 from vlm_agent.files.checked_json import read_checked, write_checked
-from vlm_agent.models.features.extraction import ShardExtraction
-from vlm_agent.models.features.store import FeatureStore
-from vlm_agent.models.features.store.layout import features_name, pixels_name, shards_digest, sums_name
+from vlm_agent.models.features.job import ShardExtraction
+from vlm_agent.models.features.store import FeatureStore, features_name, pixels_name, shards_digest, sums_name
 from vlm_agent.models.run_layout import DIGESTS, FINISHED, base_folder, checked, trained
 from vlm_agent.screens.icons.tiny import weights as icons
 from vlm_agent.screens.widgets.tiny import weights as widget_weights

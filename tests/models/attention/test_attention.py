@@ -10,7 +10,7 @@ from transformers.cache_utils import DynamicLayer
 
 from vlm_agent.errors import UserError
 from vlm_agent.models import attention
-from vlm_agent.models.attention import WITHIN_SENTENCES, choose_attention, packed_options, within_sentences
+from vlm_agent.models.attention import WITHIN_SEGMENTS, choose_attention, packed_options, within_segments
 from vlm_agent.models.llama_vit.model import LlamaViT
 from vlm_agent.models.loss import supervise
 
@@ -82,7 +82,7 @@ def test_a_packed_row_has_the_gradients_that_its_sentences_have_together(name, c
         families.gradients(family.model, family.model(**family.row(sentence), num_items_in_batch=total).loss)
         for sentence in sentences
     ]
-    language_model(family).set_attn_implementation(WITHIN_SENTENCES)
+    language_model(family).set_attn_implementation(WITHIN_SEGMENTS)
     if checkpointed:
         family.model.activation_checkpointing_enable()
         family.model.train()
@@ -103,7 +103,7 @@ def test_a_block_diagonal_mask_computes_the_same(name, adapted):
     language_model(family).set_attn_implementation("sdpa")
     masked = with_mask(family, row, block_diagonal(row.pop("cu_seqlens")))
     expected = families.gradients(family.model, masked.loss)
-    language_model(family).set_attn_implementation(WITHIN_SENTENCES)
+    language_model(family).set_attn_implementation(WITHIN_SEGMENTS)
     assert torch.allclose(packed.token_losses, masked.token_losses, atol=1e-5)
     for weight in gradients:
         # By the whole matrix: a single element may be the small difference of large ones, on one processor or another.
@@ -172,8 +172,8 @@ def test_on_a_cpu_without_amx_bfloat16_attends_in_float32_also_under_autocast(au
     bounds = attention.Bounds.on(torch.device("cpu"), np.array([0, 25, 40]))
     module = torch.nn.Module()
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        found = within_sentences(module, *parts, None, bounds)[0]
-    exact = within_sentences(module, *(part.detach().float() for part in parts), None, bounds)[0]
+        found = within_segments(module, *parts, None, bounds)[0]
+    exact = within_segments(module, *(part.detach().float() for part in parts), None, bounds)[0]
     assert found.dtype == torch.bfloat16
     assert torch.equal(found, exact.bfloat16())
     assert all(gradient.dtype == torch.bfloat16 for gradient in torch.autograd.grad(found.sum(), parts))
@@ -182,9 +182,9 @@ def test_on_a_cpu_without_amx_bfloat16_attends_in_float32_also_under_autocast(au
 def test_several_tokens_behind_a_cache_need_a_mask():
     query, key = torch.zeros(1, 2, 3, 4), torch.zeros(1, 2, 9, 4)
     with pytest.raises(ValueError, match="need a mask"):
-        within_sentences(torch.nn.Module(), query, key, key, None)
+        within_segments(torch.nn.Module(), query, key, key, None)
     mask = torch.ones(1, 1, 3, 9, dtype=torch.bool)
-    assert within_sentences(torch.nn.Module(), query, key, key, mask)[0].shape == (1, 3, 2, 4)
+    assert within_segments(torch.nn.Module(), query, key, key, mask)[0].shape == (1, 3, 2, 4)
 
 
 @every_family
@@ -222,7 +222,7 @@ def test_a_mistral_without_a_sliding_window_is_accepted():
 
 @pytest.mark.parametrize(
     ("installed", "capability", "chosen"),
-    [(True, (9, 0), "flash_attention_2"), (True, (7, 5), WITHIN_SENTENCES), (False, (9, 0), WITHIN_SENTENCES)],
+    [(True, (9, 0), "flash_attention_2"), (True, (7, 5), WITHIN_SEGMENTS), (False, (9, 0), WITHIN_SEGMENTS)],
     ids=["Hopper", "Turing", "not installed"],
 )
 def test_flash_attention_is_chosen_where_it_is_installed_and_the_gpu_can_run_it(

@@ -11,8 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 from vlm_agent.models import attention
-from vlm_agent.models.attention import Bounds, within_sentences
-from vlm_agent.models.qwen_vl import vision_kernels
+from vlm_agent.models.attention import Bounds, within_segments
 
 LENGTHS = (3, 1, 7, 5)
 EPISODES = [tiny.episode(number, tiny.ACTIONS[: number + 1], size=(40, 32 + 16 * number)) for number in range(3)]
@@ -65,7 +64,6 @@ def test_a_training_row_has_the_same_losses_and_gradients(name, checkpointed, mo
 
     expected = learn()
     calls = varlen_on_cpu.use(monkeypatch)
-    monkeypatch.setattr(vision_kernels, "LOOP_DEVICES", set())
     losses, gradients = learn()
     assert torch.allclose(losses, expected[0], atol=1e-5)
     assert gradients.keys() == expected[1].keys()
@@ -79,7 +77,6 @@ def test_a_training_row_has_the_same_losses_and_gradients(name, checkpointed, mo
 @pytest.mark.parametrize("name", tiny_qwen.FAMILIES)
 def test_a_vision_tower_makes_one_call_per_layer(name, monkeypatch):
     calls = varlen_on_cpu.use(monkeypatch)
-    monkeypatch.setattr(vision_kernels, "LOOP_DEVICES", set())
     family = families.shared(name)
     row = row_of(family)
     with torch.inference_mode():
@@ -104,7 +101,7 @@ def test_the_operator_accepts_fake_cuda_tensors_and_returns_the_shape_of_a_row(d
 def test_autocast_covers_the_operator_as_it_covers_pytorchs_attention(monkeypatch):
     varlen_on_cpu.use(monkeypatch)
     with torch.autocast("cpu", torch.bfloat16):
-        output, _ = within_sentences(torch.nn.Module(), *states(), None, sentence_bounds=bounds())
+        output, _ = within_segments(torch.nn.Module(), *states(), None, segment_bounds=bounds())
         assert output.dtype == functional.scaled_dot_product_attention(*states(key_heads=4)).dtype == torch.bfloat16
     output.sum().backward()
 

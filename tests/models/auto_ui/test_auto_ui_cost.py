@@ -5,8 +5,8 @@ import torch
 from helpers import tiny
 from helpers.models import tiny_auto_ui
 
-from vlm_agent.models.auto_ui.collate import collate
 from vlm_agent.models.auto_ui.cost import AutoUiCost
+from vlm_agent.models.auto_ui.family import collate
 from vlm_agent.models.cost import NO_WORK, Precision, SourceLoad, Workload
 from vlm_agent.models.family import family_of
 from vlm_agent.models.weights.adapters import choose_trained_weights

@@ -10,9 +10,7 @@ from torch import nn
 from vlm_agent.agents.decoding.greedy import Limits, decode_sentence, most_likely
 from vlm_agent.agents.decoding.sources import answer_sources
 from vlm_agent.errors import CheckpointError
-from vlm_agent.models.auto_ui.collate import collate, source_length
-from vlm_agent.models.auto_ui.decoder import AutoUiDecoder
-from vlm_agent.models.auto_ui.family import AUTO_UI
+from vlm_agent.models.auto_ui.family import AUTO_UI, AutoUiDecoder, collate, source_length
 from vlm_agent.models.auto_ui.model import Attention, AutoUi
 from vlm_agent.models.decoding import SourceDecoder
 from vlm_agent.models.loss import NOT_FOR_MODELS

@@ -9,8 +9,8 @@ from huggingface_hub import ModelCard
 
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.card.card import write_card, write_scores
-from vlm_agent.models.card.markdown import portable
 from vlm_agent.models.card.scores import Scores, Share
+from vlm_agent.models.card.usage import portable
 from vlm_agent.recipe.run import Recipe
 
 HOSTILE = "x'\"\n---\nlicense: mit\n---\n## Scores\n| a | <!-- b --> `c` : {d}\n- # \x1b[31m"

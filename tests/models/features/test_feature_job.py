@@ -17,7 +17,7 @@ from vlm_agent.cli import FAILED, main
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import DatasetError
 from vlm_agent.models.features import extraction
-from vlm_agent.models.features.extraction import load_episode
+from vlm_agent.models.features.job import load_episode
 
 SHARDS = 2
 

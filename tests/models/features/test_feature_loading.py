@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from vlm_agent.models.features.extraction import default_workers
+from vlm_agent.models.features.job import default_workers
 
 
 @pytest.mark.parametrize(("cores", "workers"), [(1, 1), (2, 1), (3, 1), (4, 2), (15, 7), (16, 8), (17, 8), (128, 8)])

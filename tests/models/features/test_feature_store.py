@@ -19,9 +19,7 @@ from vlm_agent.errors import DatasetError
 from vlm_agent.files import sha256_of, write_json
 from vlm_agent.files.checked_json import content_of, read_checked
 from vlm_agent.models.features import load_extractor
-from vlm_agent.models.features.store import FeatureStore
-from vlm_agent.models.features.store.layout import row_sum
-from vlm_agent.models.features.store.pixels import PixelIndex, pixel_digest
+from vlm_agent.models.features.store import FeatureStore, PixelIndex, pixel_digest, row_sum
 from vlm_agent.recipe.model import FeatureSettings
 
 FIRST = "general/general-00000-of-00001"

@@ -10,8 +10,7 @@ from transformers import AutoConfig, AutoModel
 from vlm_agent.errors import UserError
 from vlm_agent.models.attention import choose_attention
 from vlm_agent.models.llama_vit.family import collate
-from vlm_agent.models.llama_vit.model import LlamaViT
-from vlm_agent.models.llama_vit.projectors import grid_sinusoid, merged
+from vlm_agent.models.llama_vit.model import LlamaViT, grid_sinusoid, merged
 from vlm_agent.models.loss import NOT_FOR_MODELS
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence
 

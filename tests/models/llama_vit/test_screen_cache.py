@@ -11,7 +11,7 @@ from helpers import tiny
 from vlm_agent.agents import answer_step_by_step
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.vlm.agent import VlmAgent
-from vlm_agent.models.llama_vit.decoder import ScreenCache
+from vlm_agent.models.llama_vit.family import ScreenCache
 from vlm_agent.sentences.windows import Past
 
 WORDS = tiny.tokenizer()

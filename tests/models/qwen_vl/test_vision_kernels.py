@@ -8,18 +8,15 @@ from helpers import tiny
 from helpers.models import families, tiny_qwen
 from torch.nn import functional
 
+from vlm_agent.models import attention
+from vlm_agent.models.attention import WITHIN_SEGMENTS, Bounds, within_segments
 from vlm_agent.models.qwen_vl import vision_kernels
-from vlm_agent.models.qwen_vl.vision_kernels import BATCHED_SEGMENTS, Segments, flatten_patch_embedding
+from vlm_agent.models.qwen_vl.vision_kernels import flatten_patch_embedding
 
 SIZES = [(64, 32), (64, 32), (20, 12), (40, 48), (40, 48)]
 """Two pairs of equal screens, and windows of several lengths in all but the smallest."""
 
 every_family = pytest.mark.parametrize("name", tiny_qwen.FAMILIES)
-
-
-@pytest.fixture(autouse=True)
-def batched_everywhere(monkeypatch):
-    monkeypatch.setattr(vision_kernels, "LOOP_DEVICES", set())
 
 
 def screens_of(family: families.Family) -> tuple[torch.Tensor, torch.Tensor]:
@@ -73,49 +70,38 @@ def test_weights_keep_their_names_and_shapes(name):
 
 
 @every_family
-def test_one_attention_call_per_layer_and_segment_length(name, monkeypatch):
+def test_bounds_are_read_back_once_and_all_layers_use_them(name, monkeypatch):
     family = families.family(name)
-    assert family.model.vision.config._attn_implementation == BATCHED_SEGMENTS
+    assert family.model.vision.config._attn_implementation == WITHIN_SEGMENTS
     pixels, grids = screens_of(family)
-    calls, read = Counter(), []
+    calls, known = Counter(), vision_kernels._ON_HOST
+    before = len(known)
 
     def count(module, query, *args, **options):
         calls[module] += 1
-        return vision_kernels_sdpa(module, query, *args, **options)
+        return sdpa(module, query, *args, **options)
 
-    def counted_bounds(cls, cu_seqlens):
-        read.append(cu_seqlens)
-        return from_bounds(cu_seqlens)
-
-    vision_kernels_sdpa, from_bounds = vision_kernels.sdpa_attention_forward, Segments.from_bounds
-    monkeypatch.setattr(vision_kernels, "sdpa_attention_forward", count)
-    monkeypatch.setattr(Segments, "from_bounds", classmethod(counted_bounds))
+    sdpa = attention.sdpa_attention_forward
+    monkeypatch.setattr(attention, "sdpa_attention_forward", count)
+    held = {}
+    monkeypatch.setattr(vision_kernels, "_ON_HOST", held)
     with torch.inference_mode():
         family.model.vision(pixels, grids)
-    lengths = [len(set(bounds.diff().tolist())) for bounds in read]
-    assert len(read) == (2 if name == "qwen2_5_vl" else 1)  # windows, screens
+    assert len(held) == (2 if name == "qwen2_5_vl" else 1)  # windows, screens
     assert len(calls) == tiny_qwen.CONFIGS[name]["vision_config"]["depth"]
-    assert set(calls.values()) == set(lengths)
+    assert set(calls.values()) == {len(bounds) - 1 for bounds in held.values()}
+    assert len(known) == before
 
 
 def test_segments_of_unlike_length_are_attended_to_apart():
     torch.manual_seed(0)
     lengths = [3, 5, 3, 1, 5, 3]
-    bounds = torch.tensor([0, *lengths]).cumsum(0)
+    bounds = Bounds.of(torch.tensor([0, *lengths]).cumsum(0))
     query, key, value = torch.randn(3, 1, 2, sum(lengths), 8).requires_grad_().unbind()
-    segments = Segments.from_bounds(bounds)
-    assert segments.groups == ((1, 1), (3, 3), (2, 5))
-    output, _ = vision_kernels.batched_segments(
-        torch.nn.Module(), query, key, value, None, segments=segments, is_causal=False
-    )
+    output, _ = within_segments(torch.nn.Module(), query, key, value, None, segment_bounds=bounds, is_causal=False)
     parts = zip(*(tensor.split(lengths, dim=2) for tensor in (query, key, value)), strict=True)
     expected = torch.cat([functional.scaled_dot_product_attention(*part) for part in parts], dim=2).transpose(1, 2)
     assert torch.allclose(output, expected, atol=1e-6)
-
-
-def test_equal_segments_are_not_reordered():
-    segments = Segments.from_bounds(torch.tensor([0, 4, 8, 12]))
-    assert (segments.groups, segments.order, segments.inverse) == (((3, 4),), None, None)
 
 
 def convolution(**options) -> torch.nn.Conv3d:
@@ -147,11 +133,3 @@ def test_convolutions_that_overlap_or_pad_are_left_alone(options):
     conv = convolution(**options)
     flatten_patch_embedding(conv)
     assert "forward" not in vars(conv)
-
-
-def test_a_cpu_keeps_the_loop(monkeypatch):
-    monkeypatch.undo()
-    monkeypatch.delattr(vision_kernels.Segments, "from_bounds")
-    family = families.shared("qwen2_5_vl")
-    with torch.inference_mode():
-        family.model.vision(*screens_of(family))

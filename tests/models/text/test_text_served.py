@@ -23,7 +23,7 @@ from vlm_agent.episodes import Screen, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.models.build import save
 from vlm_agent.models.run_layout import MODEL_FOLDER, RECIPE_FILE
-from vlm_agent.models.text.serving import html_chat_template, save_for_serving
+from vlm_agent.models.text.family import html_chat_template, save_for_serving
 from vlm_agent.recipe.plan import PlanRecipe
 from vlm_agent.sentences.thoughts import LineThoughts, PlanLines
 from vlm_agent.sentences.windows import Past

@@ -8,7 +8,7 @@ from helpers import tiny
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 from vlm_agent.models.build import build_model
-from vlm_agent.models.weights.precision import cast, exact_depthwise
+from vlm_agent.models.weights.precision import exact_depthwise, to_dtype
 from vlm_agent.recipe.model import ModelRecipe
 
 WORDS = tiny.tokenizer()
@@ -57,7 +57,7 @@ def test_a_cast_changes_all_else_and_can_be_taken_back(published):
     _, parts = published
     model = build_model(ModelRecipe(**parts), WORDS)
     before = [buffer.clone() for buffer in frequencies(model)]
-    model = cast(cast(model, torch.bfloat16), torch.float32)
+    model = to_dtype(to_dtype(model, torch.bfloat16), torch.float32)
     assert all(torch.equal(one, other) for one, other in zip(before, frequencies(model), strict=True))
 
 

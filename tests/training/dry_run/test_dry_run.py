@@ -16,7 +16,7 @@ from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import build
 from vlm_agent.models.cost import TrainingFlops
 from vlm_agent.models.family import family_of
-from vlm_agent.models.llama_vit.cost import LlamaViTCost
+from vlm_agent.models.llama_vit.family import LlamaViTCost
 from vlm_agent.models.llama_vit.model import LlamaViTConfig
 from vlm_agent.recipe.model import ModelRecipe
 from vlm_agent.recipe.run import read_recipe

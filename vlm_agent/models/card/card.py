@@ -17,9 +17,8 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 from vlm_agent.datasets.shards.dataset import title_of
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files import atomic_write
-from vlm_agent.models.card.markdown import code, plain, portable, table
 from vlm_agent.models.card.scores import Scores
-from vlm_agent.models.card.usage import HEADING, how_to_use, is_adapter
+from vlm_agent.models.card.usage import HEADING, code, how_to_use, is_adapter, plain, portable, table
 from vlm_agent.models.hub import cached_path, is_hub_name
 from vlm_agent.models.run_layout import CARD, EMBEDDED, MODEL_FOLDER, base_folder, trained
 from vlm_agent.models.weights.origin import read_sources

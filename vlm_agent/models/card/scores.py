@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from huggingface_hub import EvalResult
 
-from vlm_agent.models.card.markdown import code, plain, portable, table
+from vlm_agent.models.card.usage import code, plain, portable, table
 
 
 @dataclass(frozen=True)

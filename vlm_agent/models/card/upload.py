@@ -18,8 +18,7 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.files import atomic_folder, is_free
 from vlm_agent.files.checked_json import read_checked, write_checked
 from vlm_agent.models.card.card import hub_names, with_published
-from vlm_agent.models.card.markdown import portable
-from vlm_agent.models.card.usage import is_adapter
+from vlm_agent.models.card.usage import is_adapter, portable
 from vlm_agent.models.hub import is_hub_name
 from vlm_agent.models.run_layout import (
     BASE_FOLDER,

@@ -1,27 +1,157 @@
 """The Llama+ViT family: composed of a language model and a vision tower, or loaded whole."""
 
-from typing import cast as cast_type
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, cast
 
 import numpy as np
 import torch
-from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import Cache, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import LanguageVocabulary
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.attention import choose_attention
+from vlm_agent.models.cost import DecoderOnlyCost, Flops, Precision
+from vlm_agent.models.decoding import CACHE, CausalDecoder, growing_cache
 from vlm_agent.models.family import ModelFamily, Processor
-from vlm_agent.models.llama_vit.cost import LlamaViTCost
-from vlm_agent.models.llama_vit.decoder import LlamaViTDecoder
-from vlm_agent.models.llama_vit.from_scratch import initialise
-from vlm_agent.models.llama_vit.model import LlamaViT, LlamaViTConfig
-from vlm_agent.models.llama_vit.projectors import projector_kind
+from vlm_agent.models.llama_vit.from_scratch import LOGIT_SHARE, initialise
+from vlm_agent.models.llama_vit.model import LlamaViT, LlamaViTConfig, projector_kind
 from vlm_agent.models.pretrained import language_model, source_configuration, vision_configuration, vision_tower
-from vlm_agent.models.starting_heads import LOGIT_SHARE
-from vlm_agent.models.weights.precision import cast, exact_depthwise
-from vlm_agent.recipe.model import ModelRecipe
+from vlm_agent.models.weights.adapters import choose_trained_weights, without_adapter, without_zero3_partitioning
+from vlm_agent.models.weights.precision import exact_depthwise, to_dtype
+from vlm_agent.recipe.model import Lora, ModelRecipe, TrainedParts
 from vlm_agent.sentences import IGNORED, Sentence
 from vlm_agent.sentences.image_sizes import FixedScreens
 from vlm_agent.sentences.packing import pack, places
+
+KEPT_BYTES = 1 << 28
+
+
+class LlamaViTDecoder(CausalDecoder):
+    def __init__(self, model: LlamaViT) -> None:
+        super().__init__(model, cast("Any", model.language_model).model, model.logits)
+        self._screens = ScreenCache(model)
+
+    def forward(self, sentences: Sequence[Sentence], ids: torch.Tensor) -> tuple[Cache, torch.Tensor]:
+        cache = growing_cache()
+        tokens = self._screens([screen for sentence in sentences for screen in sentence.screens])
+        embeddings = self._model.embed_seen(ids.to(self._model.device), tokens)
+        decoded = self.transformer(inputs_embeds=embeddings, use_cache=True, **{CACHE: cache})
+        return cache, decoded.last_hidden_state
+
+
+class ScreenCache:
+    """The visual tokens of the most recently used screens, at most `kept_bytes`, for one model whose weights do not
+    change.
+
+    An acting agent processes its whole history at every step; an evaluation processes the same screens with and without
+    history, and the same grey screen thousands of times. With a small language model, the encoder is most of the work.
+
+    On a CPU, screens are encoded one by one, which is as fast there, so that the result for a screen is bit-identical
+    whatever else is requested. On a GPU, all new screens are encoded in one batch.
+    """
+
+    def __init__(self, model: LlamaViT, kept_bytes: int = KEPT_BYTES) -> None:
+        self._model, self._kept_bytes = model, kept_bytes
+        self._tokens: OrderedDict[tuple, torch.Tensor] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, screens: Sequence[np.ndarray]) -> torch.Tensor:
+        """uint8 screens (3, height, width), of the model's size, to visual tokens (screens, tokens, hidden)."""
+        kind = self._model.device.type
+        precision = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+        keys = [(precision, blake2b(screen.tobytes(), digest_size=16).digest()) for screen in screens]
+        with self._lock:
+            known = {key: self._tokens[key] for key in keys if key in self._tokens}
+        new = {key: screen for key, screen in zip(keys, screens, strict=True) if key not in known}
+        known |= self._look(new)
+        self._keep({key: known[key] for key in keys})
+        return torch.stack([known[key] for key in keys])
+
+    def _look(self, new: dict[tuple, np.ndarray]) -> dict[tuple, torch.Tensor]:
+        together = 1 if self._model.device.type == "cpu" else max(1, len(new))
+        found: dict[tuple, torch.Tensor] = {}
+        keys = list(new)
+        for start in range(0, len(keys), together):
+            some = keys[start : start + together]
+            screens = torch.from_numpy(np.stack([new[key] for key in some])).to(self._model.device)
+            # Copies: a view would keep the whole batch in memory.
+            found |= zip(some, (tokens.clone() for tokens in self._model.see(screens)[1]), strict=True)
+        return found
+
+    def _keep(self, used: dict[tuple, torch.Tensor]) -> None:
+        with self._lock:
+            for key, tokens in used.items():
+                self._tokens[key] = tokens
+                self._tokens.move_to_end(key)
+            size = sum(tokens.nbytes for tokens in self._tokens.values())
+            while size > self._kept_bytes:
+                size -= self._tokens.popitem(last=False)[1].nbytes
+
+
+class LlamaViTCost(DecoderOnlyCost):
+    def __init__(self, config: LlamaViTConfig) -> None:
+        super().__init__(config.text_config)
+        self._config = config.to_json_string()
+
+    def screen_flops(self, size: tuple[int, int], train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
+        return screen_flops(self._config, train, rank, checkpointing)
+
+    def screen_bytes(
+        self, size: tuple[int, int], train: TrainedParts, precision: Precision, checkpointing: bool
+    ) -> int:
+        widest, together = screen_values(self._config)
+        return precision.bytes * (4 * widest if train.vision == "frozen" else together)
+
+
+@lru_cache(maxsize=16)
+def screen_flops(config: str, train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
+    """The FLOPs of one screen through the encoder and projector of a `LlamaViTConfig`, as JSON."""
+    model = _screen_model(config, train, rank)
+    with FlopCounterMode(display=False) as counter:
+        seen, _ = model.see(torch.empty(1, 3, *model.config.screen_size, device="meta"))
+        forward = counter.get_total_flops()
+        if seen.requires_grad:
+            seen.sum().backward()
+        backward = counter.get_total_flops() - forward
+    return Flops(forward, backward, forward if checkpointing and train.vision != "frozen" else 0)
+
+
+@lru_cache(maxsize=16)
+def screen_values(config: str) -> tuple[int, int]:
+    """The numbers in the widest result of any layer, and in all results together, when a model of this
+    `LlamaViTConfig`, as JSON, sees one screen."""
+    sizes: list[int] = []
+    model = _screen_model(config, TrainedParts(), rank=0)
+    for module in model.modules():
+        if not list(module.children()):
+            module.register_forward_hook(lambda _, __, result: sizes.append(result.numel()))
+    model.see(torch.empty(1, 3, *model.config.screen_size, device="meta"))
+    return max(sizes), sum(sizes)
+
+
+def _screen_model(config_json: str, train: TrainedParts, rank: int) -> LlamaViT:
+    """The model on the meta device, its encoder and projector adapted, with one layer of the language model, which does
+    not run."""
+    config = LlamaViTConfig.from_dict(json.loads(config_json))
+    config.text_config.num_hidden_layers = 1
+    frozen = dict.fromkeys(("embeddings", "language_model", "norm", "head"), "frozen")
+    with torch.device("meta"), without_zero3_partitioning(True):
+        model = LlamaViT(config)
+        # Fused attention has a kernel for each device, and the counter knows only some; plain products it knows all.
+        if model.vision._supports_sdpa and model.vision._can_set_attn_implementation():
+            model.vision.set_attn_implementation("eager")
+        adapted = choose_trained_weights(model, train.model_copy(update=frozen), Lora(rank=max(rank, 1)))
+    model = cast("LlamaViT", without_adapter(adapted))
+    # Normalising has no product, and asks for autocast, which the meta device does not have.
+    vars(model)["_normalise"] = lambda screens: screens
+    return model
+
 
 _SHARED_KEYS = (
     "screen_size",
@@ -59,14 +189,16 @@ class LlamaViTFamily(ModelFamily):
         vision = vision_tower(recipe.vision)
         model = LlamaViT(_composite(recipe, vision.config, decoder.config), vision, decoder)
         _check_parts(model)
-        return self.prepare(cast(model, dtype))
+        return self.prepare(to_dtype(model, dtype))
 
     def initialise(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, language: LanguageVocabulary
     ) -> PreTrainedModel:
         dtype = model.dtype
-        initialise(cast(_own(model), torch.float32), tokenizer, language)  # its decompositions do not support bfloat16
-        return cast(model, dtype)
+        initialise(
+            to_dtype(_own(model), torch.float32), tokenizer, language
+        )  # its decompositions do not support bfloat16
+        return to_dtype(model, dtype)
 
     def prepare(self, model: PreTrainedModel) -> PreTrainedModel:
         choose_attention(_own(model).vision, _own(model).language_model)
@@ -82,14 +214,14 @@ class LlamaViTFamily(ModelFamily):
         return LlamaViTDecoder(_own(model))
 
     def cost(self, config: PretrainedConfig) -> LlamaViTCost:
-        return LlamaViTCost(cast_type("LlamaViTConfig", config))
+        return LlamaViTCost(cast("LlamaViTConfig", config))
 
 
 LLAMA_VIT = LlamaViTFamily()
 
 
 def _own(model: PreTrainedModel) -> LlamaViT:
-    return cast_type("LlamaViT", model)
+    return cast("LlamaViT", model)
 
 
 def collate(sentences: list[Sentence]) -> dict:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from transformers import PretrainedConfig
 
-from vlm_agent.models.cost import DecoderOnlyCost, Flops, Precision, attention_flops, decoder_shape, linear_flops
+from vlm_agent.models.cost import DecoderOnlyCost, Flops, Precision, attention_flops, linear_flops
 from vlm_agent.recipe.model import TrainedParts
 
 
@@ -65,7 +65,8 @@ class QwenVLCost(DecoderOnlyCost):
     """`tower`: reads the tower's shape from `config.vision_config`; one of the functions below."""
 
     def __init__(self, config: PretrainedConfig, tower: Callable[[PretrainedConfig], TowerShape]) -> None:
-        self.decoder, self.tower = decoder_shape(config.text_config), tower(config.vision_config)
+        super().__init__(config.text_config)
+        self.tower = tower(config.vision_config)
 
     def screen_flops(self, size: tuple[int, int], train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
         return tower_flops(self.tower, train, rank, self._patches(size), checkpointing)

@@ -1,17 +1,22 @@
 """The Qwen-VL family: Qwen2-VL, Qwen2.5-VL and Qwen3-VL."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+import torch
+from accelerate.utils import send_to_device
+from torch.nn import functional
+from transformers import Cache, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 
 from vlm_agent.models.attention import choose_attention
-from vlm_agent.models.family import ModelFamily, Processor, source_of
+from vlm_agent.models.decoding import CACHE, CausalDecoder, growing_cache
+from vlm_agent.models.family import ModelFamily, Processor, source_of, write_tokenizer_of_servers
 from vlm_agent.models.pretrained import source_configuration
 from vlm_agent.models.qwen_vl.cost import QwenVLCost, TowerShape, qwen2_5_tower, qwen2_tower, qwen3_tower
-from vlm_agent.models.qwen_vl.decoder import QwenVLDecoder
 from vlm_agent.models.qwen_vl.model import (
     Qwen2_5_VLForConditionalGeneration,
     Qwen2VLForConditionalGeneration,
@@ -19,10 +24,63 @@ from vlm_agent.models.qwen_vl.model import (
     ReadsScreens,
 )
 from vlm_agent.models.qwen_vl.processor import CHAT_TURNS, IMAGE_TOKEN, SPECIAL_TOKENS, QwenVLCollator
-from vlm_agent.models.qwen_vl.serving import save_for_serving
 from vlm_agent.models.qwen_vl.vision_kernels import use_fast_kernels
 from vlm_agent.recipe.model import ModelRecipe
+from vlm_agent.sentences import SCREEN_TOKEN, Sentence
 from vlm_agent.sentences.image_sizes import FittedScreens
+from vlm_agent.sentences.packing import places
+
+PREPROCESSOR_FILE = "preprocessor_config.json"
+
+CHAT_TEMPLATE = """\
+{{- bos_token if bos_token else '' -}}
+{%- for message in messages -%}
+{{- '<|im_start|>' + message['role'] + '\\n' -}}
+{%- if message['content'] is string -%}
+{{- message['content'] -}}
+{%- else -%}
+{%- for content in message['content'] -%}
+{%- if content['type'] in ('image', 'image_url') -%}
+{{- '<|vision_start|><|image_pad|><|vision_end|>' -}}
+{%- else -%}
+{{- content['text'] -}}
+{%- endif -%}
+{%- endfor -%}
+{%- endif -%}
+{{- '<|im_end|>\\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+{{- '<|im_start|>assistant\\n' -}}
+{%- endif -%}
+"""
+"""Writes a conversation in the words of training as training wrote it; published tokenizers have no start mark."""
+
+
+class QwenVLDecoder(CausalDecoder):
+    def __init__(self, model: ReadsScreens) -> None:
+        super().__init__(model, model.language_model, model.lm_head)
+        self._collate = QwenVLCollator(model.config)
+        self.prepare_screen = self._collate.prepare_screen
+
+    def forward(self, sentences: Sequence[Sentence], ids: torch.Tensor) -> tuple[Cache, torch.Tensor]:
+        cache, positions = growing_cache(), [self._collate.positions(sentence) for sentence in sentences]
+        # time, row and column, without the index in the sentence
+        padded = [functional.pad(torch.from_numpy(one[1:]), (0, ids.shape[1] - one.shape[1])) for one in positions]
+        batch = self._collate.screens(sentences) | {
+            "input_ids": ids,
+            "position_ids": torch.stack(padded, dim=1),
+            "screen_places": places(ids == SCREEN_TOKEN),
+        }
+        decoded = self._model.read(**send_to_device(batch, self._model.device), use_cache=True, **{CACHE: cache})
+        return cache, decoded.last_hidden_state
+
+    def positions(self, sentence: Sentence) -> list[int]:
+        return self._collate.positions(sentence)[1].tolist()
+
+    def axes(self, positions: torch.Tensor) -> torch.Tensor:
+        """Time, row and column of a new token are all its position."""
+        return positions.expand(3, -1, -1)
+
 
 MIN_PIXELS, MAX_PIXELS = 56 * 56, 1280 * 28 * 28
 """The pixels of a screen, unless a recipe says otherwise: the authors' own range, at most 1,280 tokens a screen."""
@@ -49,7 +107,17 @@ class QwenVLFamily(ModelFamily):
         return model
 
     def save_for_serving(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-        save_for_serving(_rows(model), tokenizer, _pixel_limits(model.config), folder)
+        """Also preprocessor_config.json, the image processor: this model's own limits of pixels, mean and deviation.
+
+        Published checkpoints have such files too. Theirs have other limits of pixels, and a repetition penalty, which
+        servers apply unless a request overrides it: a fine-tuned model would see and answer otherwise than in training.
+        """
+        if model.config.model_type not in PROCESSOR_MAPPING_NAMES:
+            return
+        content = json.dumps(_image_processor(_rows(model)), indent=2)
+        (folder / PREPROCESSOR_FILE).write_text(f"{content}\n", encoding="utf-8")
+        ends = dict.fromkeys([tokenizer.convert_tokens_to_ids(CHAT_TURNS.end), tokenizer.eos_token_id])
+        write_tokenizer_of_servers(tokenizer, CHAT_TEMPLATE, folder, eos_token_id=[*ends])
 
     def processor(self, config: PretrainedConfig) -> Processor:
         vision = config.vision_config
@@ -69,6 +137,25 @@ def _rows(model: PreTrainedModel) -> ReadsScreens:
 
 def _pixel_limits(config: PretrainedConfig) -> tuple[int, int]:
     return getattr(config, "min_pixels", MIN_PIXELS), getattr(config, "max_pixels", MAX_PIXELS)
+
+
+def _image_processor(model: ReadsScreens) -> dict:
+    (least, most), vision = _pixel_limits(model.config), model.config.vision_config
+    return {
+        "processor_class": PROCESSOR_MAPPING_NAMES[model.config.model_type],
+        "image_processor_type": "Qwen2VLImageProcessor",
+        "size": {"shortest_edge": least, "longest_edge": most},
+        "min_pixels": least,  # of transformers before version 5
+        "max_pixels": most,
+        "patch_size": vision.patch_size,
+        "merge_size": vision.spatial_merge_size,
+        "temporal_patch_size": vision.temporal_patch_size,
+        "image_mean": list(model.image_mean),
+        "image_std": list(model.image_std),
+        **dict.fromkeys(("do_resize", "do_rescale", "do_normalize", "do_convert_rgb"), True),
+        "rescale_factor": 1 / 255,
+        "resample": 3,  # bicubic
+    }
 
 
 def _from_tokenizer(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> dict:

@@ -7,7 +7,7 @@ left out.
 Source: Bai et al., "Qwen-VL", arXiv 2308.12966, and the published configuration, weight index and model files.
 """
 
-from vlm_agent.models.llama_vit.projectors import ProjectorKind
+from vlm_agent.models.llama_vit.model import ProjectorKind
 from vlm_agent.models.qwen_vl_2023.resampler import Resampler
 from vlm_agent.models.qwen_vl_2023.tower import QwenVLTower, QwenVLTowerConfig
 from vlm_agent.sentences.templates import ChatTemplate

@@ -3,70 +3,136 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from typing import cast as cast_type
+from typing import Any, cast
 
+import numpy as np
 import torch
 import transformers
+from torch import nn
 from transformers import Cache, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import LanguageVocabulary
-from vlm_agent.models.attention import choose_attention
-from vlm_agent.models.cost import DecoderOnlyCost, Flops, Precision, Workload, decoder_shape
+from vlm_agent.models.attention import choose_attention, packed_options
+from vlm_agent.models.cost import DecoderOnlyCost
 from vlm_agent.models.decoding import CACHE, CausalDecoder, growing_cache
-from vlm_agent.models.family import ModelFamily, Processor
+from vlm_agent.models.family import ModelFamily, Processor, write_tokenizer_of_servers
+from vlm_agent.models.loss import ReadsRows, SupervisedOutput, supervise
 from vlm_agent.models.pretrained import configuration, language_model, source_configuration, whole_model
 from vlm_agent.models.text.from_scratch import initialise, is_suitable
-from vlm_agent.models.text.model import LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM
-from vlm_agent.models.text.serving import save_for_serving
-from vlm_agent.models.weights.precision import cast
-from vlm_agent.recipe.model import Lora, ModelRecipe, Source, TrainedParts
+from vlm_agent.models.weights.precision import to_dtype
+from vlm_agent.recipe.model import ModelRecipe, Source, TrainedParts
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import NO_PIXELS
 from vlm_agent.sentences.packing import pack
-from vlm_agent.sentences.templates import HTML_TURNS
+from vlm_agent.sentences.templates import CHAT_TURNS_KEY, HTML_TURNS
+
+_TEMPLATE = """\
+{{- bos_token if bos_token else '' -}}
+{%- for message in messages -%}
+{%- set between = '' if loop.first or loop.previtem['role'] == 'assistant' else 'BETWEEN' -%}
+{%- if message['role'] == 'assistant' -%}
+{{- between + 'CUE' + 'BETWEEN' + message['content'] + eos_token -}}
+{%- elif message['content'] -%}
+{{- between + message['content'] -}}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+{{- 'BETWEEN' + 'CUE' -}}
+{%- endif -%}
+"""
+
+_SYSTEM, _USER = "Goal: open settings\n", '<p id=0 class="text" alt="Wi-Fi">Wi-Fi</p>\n'
+
+
+def html_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
+    """The Jinja template whose ids are those of a trajectory's first step, where one of ours has them.
+
+    A conversation is the one that `agents/as_trained.py` writes: the goal as the system's message, every screen as HTML
+    in a message of the user, every action in one of the assistant. A server tokenises all of it at once, training
+    segment by segment. The template separates segments by nothing, or by a space for tokenizers that put one in front
+    of each text (SentencePiece, Llama 2). A tokenizer that then still joins segments otherwise gets the template
+    without spaces.
+    """
+    cue = HTML_TURNS.cue.replace("\n", "\\n")
+    templates = [_TEMPLATE.replace("CUE", cue).replace("BETWEEN", between) for between in ("", " ")]
+    return next((template for template in templates if _is_exact(tokenizer, template)), templates[0])
+
+
+def _is_exact(tokenizer: PreTrainedTokenizerBase, template: str) -> bool:
+    messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": _USER}]
+    written = tokenizer.apply_chat_template(
+        messages, chat_template=template, add_generation_prompt=True, tokenize=True, return_dict=False
+    )
+    start = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
+    segments = (tokenizer(text, add_special_tokens=False).input_ids for text in (_SYSTEM, _USER, HTML_TURNS.cue))
+    return list(written) == sum(segments, start)
+
+
+class ReadsText(ReadsRows):
+    """A mixin for transformers' language models that are built as Llama is.
+
+    `parts`: the module path of each part that a recipe freezes, adapts or trains in full.
+    """
+
+    parts = {  # noqa: RUF012 (a constant)
+        "embeddings": "model.embed_tokens",
+        "language_model": "model.layers",
+        "norm": "model.norm",
+        "head": "lm_head",
+    }
+    # Attributes of the transformers class.
+    config: Any
+    model: Any
+    lm_head: nn.Linear
+    row_argument = "cu_seqlens"
+
+    def read_row(
+        self,
+        cu_seqlens: np.ndarray,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        labels: torch.Tensor,
+        num_items_in_batch: torch.Tensor | int | None = None,
+        loss_weights: torch.Tensor | None = None,
+        target_places: torch.Tensor | None = None,
+    ) -> SupervisedOutput:
+        """The loss of `supervise` for one row of `sentences.packing.pack`."""
+        packed = packed_options(self.model, cu_seqlens, input_ids.device)
+        # The default of the configuration is a cache, which would copy all keys and values.
+        decoded = self.model(input_ids=input_ids, position_ids=position_ids, use_cache=False, **packed)
+        hidden = decoded.last_hidden_state
+        return supervise(hidden, labels, self.lm_head, num_items_in_batch, loss_weights, places=target_places)
+
+
+class LlamaForCausalLM(ReadsText, transformers.LlamaForCausalLM):
+    """Has the name of transformers' class, because the name is saved with the weights."""
+
+
+class MistralForCausalLM(ReadsText, transformers.MistralForCausalLM):
+    """Has the name of transformers' class, because the name is saved with the weights."""
+
+
+class Qwen2ForCausalLM(ReadsText, transformers.Qwen2ForCausalLM):
+    """Has the name of transformers' class, because the name is saved with the weights."""
+
+
+class Qwen3ForCausalLM(ReadsText, transformers.Qwen3ForCausalLM):
+    """Has the name of transformers' class, because the name is saved with the weights."""
 
 
 class TextDecoder(CausalDecoder):
-    @property
-    def transformer(self) -> Any:
-        return self._model.model
-
     def forward(self, sentences: Sequence[Sentence], ids: torch.Tensor) -> tuple[Cache, torch.Tensor]:
         cache = growing_cache()
         decoded = self.transformer(input_ids=ids.to(self._model.device), use_cache=True, **{CACHE: cache})
         return cache, decoded.last_hidden_state
 
-    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self._model.lm_head(hidden)
-
 
 class TextCost(DecoderOnlyCost):
     """The cost of the language model; screens are part of its tokens."""
 
-    def __init__(self, config: PretrainedConfig) -> None:
-        self.decoder = decoder_shape(config)
-
-    def flops(self, load: Workload, train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
-        return super().flops(load, _without_vision(train), rank, checkpointing)
-
-    def activation_bytes(
-        self, load: Workload, train: TrainedParts, lora: Lora, precision: Precision, checkpointing: bool
-    ) -> int:
-        return super().activation_bytes(load, _without_vision(train), lora, precision, checkpointing)
-
-    def screen_flops(self, size: tuple[int, int], train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
-        return Flops()
-
-    def screen_bytes(
-        self, size: tuple[int, int], train: TrainedParts, precision: Precision, checkpointing: bool
-    ) -> int:
-        return 0
-
-
-def _without_vision(train: TrainedParts) -> TrainedParts:
-    """A recipe with `base` may train parts that a text model does not have."""
-    return train.model_copy(update={"vision": "frozen", "projector": "frozen"})
+    def trained_parts(self, train: TrainedParts) -> TrainedParts:
+        """A recipe with `base` may train parts that a text model does not have."""
+        return train.model_copy(update={"vision": "frozen", "projector": "frozen"})
 
 
 @dataclass(frozen=True)
@@ -88,11 +154,7 @@ class TextFamily(ModelFamily):
         if source.gguf_file is None:
             return self.prepare(whole_model(self.model, source, config, recipe.dtype, "language_model"))
         dtype = getattr(torch, recipe.dtype)
-        loaded = language_model(source, len(tokenizer), dtype).to(dtype)
-        model = self.model._from_config(loaded.config, dtype=dtype)
-        model.load_state_dict(loaded.state_dict(), assign=True)
-        model.tie_weights()
-        return self.prepare(model)
+        return self.prepare(language_model(source, len(tokenizer), dtype, self.model).to(dtype))
 
     def initialise(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, language: LanguageVocabulary
@@ -101,21 +163,25 @@ class TextFamily(ModelFamily):
             return model
         dtype = model.dtype
         # Its decompositions do not support bfloat16.
-        initialise(cast_type("transformers.LlamaForCausalLM", cast(model, torch.float32)), tokenizer)
-        return cast(model, dtype)
+        initialise(cast("transformers.LlamaForCausalLM", to_dtype(model, torch.float32)), tokenizer)
+        return to_dtype(model, dtype)
 
     def prepare(self, model: PreTrainedModel) -> PreTrainedModel:
         choose_attention(None, model)
         return model
 
     def save_for_serving(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-        save_for_serving(model, tokenizer, folder)
+        """A run on chats (`data.sentences: chat`) keeps the chat template of its tokenizer."""
+        template = None if tokenizer.init_kwargs.get(CHAT_TURNS_KEY) else html_chat_template(tokenizer)
+        marks = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
+        write_tokenizer_of_servers(tokenizer, template, folder, **marks)
 
     def processor(self, config: PretrainedConfig) -> Processor:
         return Processor(NO_PIXELS, HTML_TURNS, collate, sentence_kinds=("trajectory", "chat"), screens_as_html=True)
 
     def decoder(self, model: PreTrainedModel) -> TextDecoder:
-        return TextDecoder(model)
+        own: Any = model
+        return TextDecoder(model, own.model, own.lm_head)
 
     def cost(self, config: PretrainedConfig) -> TextCost:
         return TextCost(config)
@@ -129,7 +195,7 @@ def collate(sentences: list[Sentence]) -> dict:
 
 
 def _source(recipe: ModelRecipe) -> Source:
-    return cast_type("Source", recipe.language_model)
+    return cast("Source", recipe.language_model)
 
 
 LLAMA = TextFamily(LlamaForCausalLM, starts_matching=True)

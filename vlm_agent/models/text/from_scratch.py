@@ -20,7 +20,7 @@ from torch import nn
 from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
-from vlm_agent.models.starting_heads import LOGIT_SHARE, MATCH, fill, look_back, slow_dimensions, start_layer
+from vlm_agent.models.llama_vit.from_scratch import LOGIT_SHARE, MATCH, fill, look_back, slow_dimensions, start_layer
 from vlm_agent.models.word_tokenizer import words_by_space
 
 _CONSTANT = 4.0

@@ -72,7 +72,7 @@ def _in_own_precision(module: nn.Conv2d, pixels: torch.Tensor) -> torch.Tensor:
         )
 
 
-def cast(model: Model, dtype: torch.dtype) -> Model:
+def to_dtype(model: Model, dtype: torch.dtype) -> Model:
     """The model in `dtype`, in place, except its rotary frequencies.
 
     Rounding them to bfloat16 changes them by up to 0.4 %, more than a radian at a distance of a thousand tokens, and
