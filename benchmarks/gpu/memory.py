@@ -4,9 +4,8 @@ Runs the program of `gpu.py train` on one row, forward, backward and update, wit
 (without_values.py). `peak_bytes` is the most that tensors take; `estimated_peak_bytes` is the estimate without the 1 GB
 that it adds for CUDA and its libraries. Left out of both: what kernels allocate inside themselves, and fragments.
 
-`attention_calls`: of the forward pass of a row, in the vision tower and the language model: one by one as in
-transformers without flash-attn (`loop`), for all segments of a length together (`grouped`; the language model's
-sentences one by one), and by torch's variable-length kernel (`varlen`). A backward pass makes as many for the language
+`attention_calls`: of the forward pass of a row, in the vision tower and the language model: one by one (`loop`), and by
+torch's variable-length kernel (`varlen`). A backward pass makes as many for the language
 model, gradient checkpointing as many again.
 """
 

@@ -34,7 +34,7 @@ from vlm_agent.evaluation.predictions import predictions_for, read_predictions, 
 from vlm_agent.evaluation.scoring.metrics import score
 from vlm_agent.files.checked_json import read_checked, write_checked
 from vlm_agent.models.features.job import ShardExtraction
-from vlm_agent.models.features.store import FeatureStore, features_name, pixels_name, shards_digest, sums_name
+from vlm_agent.models.features.store import FEATURES, PIXELS, SUMS, FeatureStore, name_of, shards_digest
 from vlm_agent.models.run_layout import DIGESTS, FINISHED, base_folder, checked, trained
 from vlm_agent.screens.icons.tiny import weights as icons
 from vlm_agent.screens.widgets.tiny import weights as widget_weights
@@ -211,12 +211,12 @@ def _read_features(path: Path) -> Any:
     folder = path.parent if path.name == MANIFEST else path.parents[1]
     dataset, store = _undamaged(folder.parent / "shards"), FeatureStore(folder)
     by_number = [np.array(row).tobytes() for index in range(2) for row in store.steps(dataset, index)]
-    found = store.find_all(_screens(folder.parent / "shards"))
+    found = [store.find(screen) for screen in _screens(folder.parent / "shards")]
     return by_number, [None if row is None else np.array(row).tobytes() for row in found]
 
 
-def _of_features(name: Callable[[str], str]) -> Kind:
-    return Kind(lambda folder: _write_features(folder) / name(SHARD), _read_features)
+def _of_features(ending: str) -> Kind:
+    return Kind(lambda folder: _write_features(folder) / name_of(SHARD, ending), _read_features)
 
 
 RUN_FILES = ("recipe.yaml", "model/config.json", "model/model.safetensors", "tokenizer/tokenizer.json")
@@ -321,9 +321,9 @@ KINDS = {
     "manifest of features": Kind(
         lambda folder: _write_features(folder) / MANIFEST, lambda path: FeatureStore(path.parent).manifest
     ),
-    "features": _of_features(features_name),
-    "digests of pixels": _of_features(pixels_name),
-    "checksums of features": _of_features(sums_name),
+    "features": _of_features(FEATURES),
+    "digests of pixels": _of_features(PIXELS),
+    "checksums of features": _of_features(SUMS),
     **{f"run: {name}": _of_run(name) for name in RUN_FILES},
     "trace.json": Kind(lambda folder: _write_trace(folder) / HEADING, lambda path: read_trace(path.parent).heading),
     "weights of a detector": Kind(_write_detector, _read_detector),

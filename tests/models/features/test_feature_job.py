@@ -16,7 +16,7 @@ from helpers.models import vision_towers
 from vlm_agent.cli import FAILED, main
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import DatasetError
-from vlm_agent.models.features import extraction
+from vlm_agent.models.features import job
 from vlm_agent.models.features.job import load_episode
 
 SHARDS = 2
@@ -61,15 +61,15 @@ def test_the_output_does_not_depend_on_the_number_of_workers(words, uninterrupte
 _KILLED = """
 import os, signal, sys
 from vlm_agent.cli import main
-from vlm_agent.models.features import extraction
-batches, extract = int(sys.argv[1]), extraction.ShardExtraction._features
+from vlm_agent.models.features import job
+batches, extract = int(sys.argv[1]), job.ShardExtraction._features
 def dying(self, batch):
     global batches
     if batches == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     batches -= 1
     return extract(self, batch)
-extraction.ShardExtraction._features = dying
+job.ShardExtraction._features = dying
 sys.exit(main(sys.argv[2:]))
 """
 
@@ -82,9 +82,9 @@ def test_a_killed_extraction_resumes_and_ends_with_the_same_bytes(words, uninter
         assert not (tmp_path / "out" / "manifest.json").exists()
         assert list((tmp_path / "out").rglob(".*.partial"))
     started = []
-    one_shard = extraction.ShardExtraction.extract
+    one_shard = job.ShardExtraction.extract
     monkeypatch.setattr(
-        extraction.ShardExtraction, "extract", lambda self, *of: (started.append(of[0]), one_shard(self, *of))[1]
+        job.ShardExtraction, "extract", lambda self, *of: (started.append(of[0]), one_shard(self, *of))[1]
     )
     assert main(command) == 0
     assert started == ["single/single-00000-of-00001.parquet"]
@@ -94,7 +94,7 @@ def test_a_killed_extraction_resumes_and_ends_with_the_same_bytes(words, uninter
 def test_a_complete_extraction_is_not_repeated(words, tmp_path, monkeypatch):
     assert main(_output(words, tmp_path / "out")) == 0
     before = _tree(tmp_path / "out")
-    monkeypatch.setattr(extraction.ShardExtraction, "extract", None)
+    monkeypatch.setattr(job.ShardExtraction, "extract", None)
     assert main(_output(words, tmp_path / "out")) == 0
     assert _tree(tmp_path / "out") == before
 
@@ -187,8 +187,11 @@ def test_a_damaged_screen_is_an_error_that_names_episode_and_step(shards, tmp_pa
 @pytest.mark.parametrize(
     ("plan", "complaint"),
     [
-        ({"described": {}}, "described.extractor.extractor is missing"),
-        ({"described": {"extractor": {"extractor": 3}}}, "described.extractor.extractor is 3"),
+        ({"described": {}}, "described.extractor: Field required"),
+        (
+            {"described": {"extractor": {"extractor": 3}}},
+            "described.extractor.extractor: Input should be a valid string",
+        ),
     ],
 )
 def test_finish_names_a_damaged_plan_and_the_key(tmp_path, capsys, plan, complaint):

@@ -171,13 +171,13 @@ def test_another_manifest_is_refused(copy, content):
 @pytest.mark.parametrize(
     ("key", "value", "complaint"),
     [
-        ("extractor.checkpoint", None, "extractor.checkpoint is missing"),
-        ("extractor.form", "odd", "extractor.form is 'odd', not one of pooled, patches"),
-        ("extractor.digest", 3, "extractor.digest is 3"),
-        ("tokens", "x", "tokens is 'x'"),
-        ("shards.manifest_sha256", None, "shards.manifest_sha256 is missing"),
-        ("files", [{"shard": "a.parquet", "steps": "5"}], "files[0].steps is '5'"),
-        ("files", [3], "files[0].shard is missing"),
+        ("extractor.checkpoint", None, "extractor.checkpoint: Field required"),
+        ("extractor.form", "odd", "extractor.form: Input should be 'pooled' or 'patches'"),
+        ("extractor.digest", 3, "extractor.digest: Input should be a valid string"),
+        ("tokens", "x", "tokens: Input should be a valid integer"),
+        ("shards.manifest_sha256", None, "shards.manifest_sha256: Field required"),
+        ("files", [{"shard": "a.parquet", "steps": "5"}], "files.0.steps: Input should be a valid integer"),
+        ("files", [3], "files.0: Input should be an object"),
     ],
 )
 def test_a_manifest_with_a_wrong_key_is_refused_by_name(copy, key, value, complaint):

@@ -23,7 +23,7 @@ from vlm_agent.episodes import Screen, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.models.build import save
 from vlm_agent.models.run_layout import MODEL_FOLDER, RECIPE_FILE
-from vlm_agent.models.text.family import html_chat_template, save_for_serving
+from vlm_agent.models.text.family import LLAMA, html_chat_template
 from vlm_agent.recipe.plan import PlanRecipe
 from vlm_agent.sentences.thoughts import LineThoughts, PlanLines
 from vlm_agent.sentences.windows import Past
@@ -83,7 +83,7 @@ def server(run):
 def test_the_saved_template_has_the_ids_of_training_at_the_first_step_and_later(kind, episode, number, tmp_path):
     words = WORDS[kind]()
     sentences = tiny_text.processor().sentences(words, tiny_text.LANGUAGE)
-    save_for_serving(tiny_text.model(words), words, tmp_path)
+    LLAMA.save_for_serving(tiny_text.model(words), words, tmp_path)
     episode = EPISODES[episode]
     history, screen = demonstrated(episode, number), episode.steps[number].screen
     messages = trained_messages(sentences, episode.goal, history, screen)
@@ -100,7 +100,7 @@ def test_the_saved_template_has_the_ids_of_training_with_earlier_steps_in_words_
     words, plan = WORDS[kind](), PlanRecipe(plan="given", step="given")
     thoughts = LineThoughts(plans=PlanLines(plan))
     sentences = tiny_text.processor().sentences(words, tiny_text.LANGUAGE, thoughts, Past(0))
-    save_for_serving(tiny_text.model(words), words, tmp_path)
+    LLAMA.save_for_serving(tiny_text.model(words), words, tmp_path)
     episode = with_plans(EPISODES[0])
     messages = trained_messages(
         sentences, episode.goal, demonstrated(episode, number), recorded_screen(episode, number)

@@ -1,11 +1,11 @@
 """`vlm-agent features`: the features of all screens in a folder of shards, as a resumable job (`files/jobs.py`)."""
 
-import hashlib
+import json
 import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.lib.format import open_memmap
 from rich.console import Console
 
 import vlm_agent
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import atomic_write
-from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files import atomic_write, sha256_of
+from vlm_agent.files.checked_json import kind_problem, read_checked, write_checked
 from vlm_agent.files.jobs import ArrayTask, ShardJob, all_done
 from vlm_agent.files.threads import ahead
 from vlm_agent.models.features import feature_shape, load_extractor
@@ -28,17 +29,18 @@ from vlm_agent.models.features.extractor import Extractor, NonFiniteFeaturesErro
 from vlm_agent.models.features.store import (
     DIGEST_SIZE,
     DTYPE,
+    FEATURES,
+    PIXELS,
     SUM_SIZE,
+    SUMS,
     VERSION,
     FeatureFile,
-    check_extractor,
-    checked,
-    features_name,
+    ReadShards,
+    UsedExtractor,
+    name_of,
     pixel_digest,
-    pixels_name,
     row_sum,
     shards_digest,
-    sums_name,
 )
 from vlm_agent.recipe.model import FeatureSettings
 
@@ -63,39 +65,6 @@ def load_episode(dataset: ShardDataset, preprocess: Preprocess, index: int) -> l
     pixels = [step.screenshot for step in dataset[index].steps if step.screenshot is not None]
     name = dataset.ids[index]
     return [LoadedStep(name, number, preprocess(screen), pixel_digest(screen)) for number, screen in enumerate(pixels)]
-
-
-class ArrayWriter:
-    """Appends to a .npy file of a known shape, and hashes it."""
-
-    def __init__(self, path: Path, dtype: str, shape: tuple[int, ...]) -> None:
-        self._file = path.open("wb")
-        self._digest = hashlib.sha256()
-        np.lib.format.write_array_header_1_0(
-            self, {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
-        )
-
-    def write(self, data: bytes | memoryview) -> None:
-        self._file.write(data)
-        self._digest.update(data)
-
-    def append(self, array: np.ndarray) -> None:
-        self.write(np.ascontiguousarray(array).data.cast("B"))
-
-    def close(self) -> str:
-        """The sha256 of the file."""
-        self._file.close()
-        return self._digest.hexdigest()
-
-
-@contextmanager
-def _array_file(path: Path, dtype: str, shape: tuple[int, ...]) -> Iterator[ArrayWriter]:
-    with atomic_write(path) as temporary:
-        writer = ArrayWriter(temporary, dtype, shape)
-        try:
-            yield writer
-        finally:
-            writer.close()
 
 
 def read_entry(path: Path, output: Path) -> FeatureFile | None:
@@ -126,27 +95,34 @@ class ShardExtraction:
         Raises DatasetError that names episode and step where features are not finite.
         """
         steps = self._dataset.steps_by_shard[shard]
-        features, pixels, sums = (self._output / name(shard) for name in (features_name, pixels_name, sums_name))
+        columns = {
+            FEATURES: (DTYPE, (steps, *self._extractor.shape)),
+            PIXELS: ("uint8", (steps, DIGEST_SIZE)),
+            SUMS: ("uint32", (steps,)),
+        }
+        paths = {ending: self._output / name_of(shard, ending) for ending in columns}
         with ExitStack() as stack:
-            writer = stack.enter_context(_array_file(features, DTYPE, (steps, *self._extractor.shape)))
-            pixel_writer = stack.enter_context(_array_file(pixels, "uint8", (steps, DIGEST_SIZE)))
-            sum_writer = stack.enter_context(_array_file(sums, "uint32", (steps,)))
+            files = {ending: stack.enter_context(atomic_write(path)) for ending, path in paths.items()}
+            arrays = {ending: open_memmap(files[ending], "w+", *columns[ending]) for ending in columns}
             done = 0
             for batch in self._batches(episodes):
-                done += len(batch)
-                rows = np.ascontiguousarray(self._features(batch))
-                writer.append(rows)
-                sum_writer.append(np.array([row_sum(row) for row in rows], np.uint32))
-                pixel_writer.append(np.frombuffer(b"".join(step.digest for step in batch), np.uint8))
+                begin, done = done, done + len(batch)
+                if done > steps:
+                    break
+                rows = self._features(batch)
+                arrays[FEATURES][begin:done] = rows
+                arrays[PIXELS][begin:done] = [[*step.digest] for step in batch]
+                arrays[SUMS][begin:done] = [row_sum(row) for row in rows]
                 report(len(batch))
             if done != steps:
                 raise DatasetError(
                     f"{self._dataset.directory / shard} has {done} steps, and its index has {steps}; run the same "
                     "`vlm-agent convert` again to restore it"
                 )
-            file = FeatureFile(shard, steps, writer.close(), pixel_writer.close(), sum_writer.close())
-        paths = (features, pixels, sums)
-        sizes = {path.relative_to(self._output).as_posix(): path.stat().st_size for path in paths}
+            for array in arrays.values():
+                array.flush()
+            file = FeatureFile(shard, steps, *(sha256_of([files[ending]]) for ending in columns))
+        sizes = {path.relative_to(self._output).as_posix(): path.stat().st_size for path in paths.values()}
         write_checked(entry, {"file": file.content(), "sizes": sizes})
         return file
 
@@ -266,15 +242,26 @@ def _plan(dataset: ShardDataset, extractor: Extractor, options: Options) -> dict
 def read_plan(output: Path) -> dict[str, Any]:
     """The plan in a folder. Raises DatasetError where it is missing, or lacks a key, which it names."""
     plan = job_of(output).read_plan()
-    try:
-        check_extractor(plan, "described.extractor")
-        for key in ("where", "described.extractor.precision", "described.shards.manifest_sha256"):
-            checked(plan, key, str)
-        for key in ("described.tokens", "described.size", "described.batch_size"):
-            checked(plan, key, int)
-    except ValueError as error:
-        raise DatasetError(f"{job_of(output).plan_path} is damaged: {error}; remove {output} and start again") from None
+    if (problem := kind_problem(json.dumps(plan).encode(), _Plan)) is not None:
+        raise DatasetError(f"{job_of(output).plan_path} is damaged: {problem}; remove {output} and start again")
     return plan
+
+
+@dataclass(frozen=True)
+class _Described:
+    extractor: UsedExtractor
+    tokens: int
+    size: int
+    batch_size: int
+    shards: ReadShards
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What the plan must hold, among more."""
+
+    described: _Described
+    where: str
 
 
 def _missing(output: Path, dataset: ShardDataset) -> list[str]:

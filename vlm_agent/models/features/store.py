@@ -7,24 +7,24 @@ DIR/google_apps/NAME.sums.npy            uint32 (steps,): the CRC-32 of each ste
 DIR/.features/                           the plan, the lock, and an entry for each complete shard
 """
 
+import json
 import zlib
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from tokenize import TokenError
-from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Literal
 
 import numpy as np
 
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset, manifest_digest
 from vlm_agent.errors import CheckpointError, DatasetError, remedy_of_missing
 from vlm_agent.files import sha256_of
-from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files.checked_json import kind_problem, read_checked
 from vlm_agent.models.features import extractor_digest, feature_shape
 from vlm_agent.recipe.model import FeatureSettings
 
@@ -32,7 +32,9 @@ VERSION = 1
 DTYPE = "float16"
 DIGEST_SIZE = 16
 SUM_SIZE = 4
-FORMS: tuple[str, ...] = get_args(FeatureSettings.model_fields["form"].annotation)
+FEATURES, PIXELS, SUMS = ".npy", ".pixels.npy", ".sums.npy"
+"""Name endings of the files of a shard."""
+
 REMEDY = "move it away and run the same `vlm-agent features` again to restore it"
 
 
@@ -49,28 +51,47 @@ class FeatureFile:
 
     def content(self) -> dict:
         """The file as an entry of the manifest."""
-        return {"shard": self.shard, "features": features_name(self.shard), "pixels": pixels_name(self.shard)} | {
-            key: value for key, value in asdict(self).items() if key != "shard"
-        }
+        names = {"features": name_of(self.shard, FEATURES), "pixels": name_of(self.shard, PIXELS)}
+        return {"shard": self.shard} | names | asdict(self)
 
     @classmethod
     def read(cls, content: dict) -> "FeatureFile":
         return cls(**{field.name: content[field.name] for field in fields(cls)})
 
 
-def features_name(shard: str) -> str:
-    """The path of a shard's features in the folder."""
-    return str(PurePosixPath(shard).with_suffix(".npy"))
+@dataclass(frozen=True)
+class UsedExtractor:
+    """The extractor in a manifest or plan: the keys of `FeatureSettings`, `Extractor.digest` and its precision."""
+
+    extractor: str
+    checkpoint: str | None
+    form: Literal["pooled", "patches"]
+    digest: str
+    precision: str
 
 
-def pixels_name(shard: str) -> str:
-    """The path of the digests of a shard's pixels in the folder."""
-    return str(PurePosixPath(shard).with_suffix(".pixels.npy"))
+@dataclass(frozen=True)
+class ReadShards:
+    """The shards in a manifest or plan. `manifest_sha256`: `shards_digest`."""
+
+    manifest_sha256: str
 
 
-def sums_name(shard: str) -> str:
-    """The path of the checksums of a shard's features in the folder."""
-    return str(PurePosixPath(shard).with_suffix(".sums.npy"))
+@dataclass(frozen=True)
+class _Manifest:
+    """What manifest.json must hold, among more."""
+
+    features_version: int
+    extractor: UsedExtractor
+    tokens: int
+    size: int
+    shards: ReadShards
+    files: list[FeatureFile]
+
+
+def name_of(shard: str, ending: str) -> str:
+    """The path of a shard's file with this ending in the folder."""
+    return str(PurePosixPath(shard).with_suffix(ending))
 
 
 def row_sum(row: np.ndarray) -> int:
@@ -91,54 +112,18 @@ def read_feature_manifest(folder: Path) -> dict:
             f"{folder} has no {MANIFEST}: it is not a folder of features, or its extraction is incomplete; run the "
             "same `vlm-agent features` again to resume"
         )
-    manifest = read_checked(path, "move it away and run the same `vlm-agent features` again to restore it")
-    try:
-        version = checked(manifest, "features_version", int)
-        if version == VERSION:
-            _check_manifest(manifest)
-    except ValueError as error:
-        raise DatasetError(
-            f"{path} is not a manifest of features: {error}; choose the output of `vlm-agent features`"
-        ) from None
-    if version != VERSION:
+    manifest = read_checked(path, REMEDY)
+    version = manifest.get("features_version") if isinstance(manifest, dict) else None
+    if version not in (None, VERSION):
         raise DatasetError(
             f"{path} has features_version {version}, this program reads {VERSION}; run `vlm-agent features` again into "
             "another folder"
         )
+    if (problem := kind_problem(json.dumps(manifest).encode(), _Manifest)) is not None:
+        raise DatasetError(
+            f"{path} is not a manifest of features: {problem}; choose the output of `vlm-agent features`"
+        )
     return manifest
-
-
-def _check_manifest(manifest: dict) -> None:
-    """Raises ValueError, which names the key, for a missing key or a value of another type."""
-    check_extractor(manifest, "extractor")
-    for key in ("tokens", "size"):
-        checked(manifest, key, int)
-    checked(manifest, "shards.manifest_sha256", str)
-    for number, entry in enumerate(checked(manifest, "files", list)):
-        for key, kind in get_type_hints(FeatureFile).items():
-            checked({f"files[{number}]": entry}, f"files[{number}].{key}", kind)
-
-
-def check_extractor(content: Any, key: str) -> None:
-    """`_check_manifest` of the extractor at a dotted key."""
-    checked(content, f"{key}.extractor", str)
-    checked(content, f"{key}.checkpoint", (str, NoneType))
-    checked(content, f"{key}.digest", str)
-    form = checked(content, f"{key}.form", str)
-    if form not in FORMS:
-        raise ValueError(f"{key}.form is {form!r}, not one of {', '.join(FORMS)}")
-
-
-def checked(content: Any, key: str, kind: type | tuple[type, ...]) -> Any:
-    """The value at a dotted key. Raises ValueError, which names the key, if it is missing or of another type."""
-    value = content
-    for name in key.split("."):
-        if not isinstance(value, dict) or name not in value:
-            raise ValueError(f"{key} is missing")
-        value = value[name]
-    if not isinstance(value, kind):
-        raise ValueError(f"{key} is {value!r}")
-    return value
 
 
 def open_array(path: Path, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -195,13 +180,10 @@ class PixelIndex:
         self._second = halves[order, 1].astype(np.uint64)
         self._rows = order
 
-    def rows(self, digests: Sequence[bytes]) -> list[int | None]:
-        """The first row with each digest; None where no row has it."""
-        wanted = np.frombuffer(b"".join(digests), ">u8").astype(np.uint64).reshape(-1, 2)
-        starts, ends = (np.searchsorted(self._first, wanted[:, 0], side) for side in ("left", "right"))
-        return [self._row(*place) for place in zip(starts, ends, wanted[:, 1], strict=True)]
-
-    def _row(self, start: int, end: int, second: np.uint64) -> int | None:
+    def row(self, digest: bytes) -> int | None:
+        """The first row with this digest; None where no row has it."""
+        first, second = np.frombuffer(digest, ">u8").astype(np.uint64)
+        start, end = (int(np.searchsorted(self._first, first, side)) for side in ("left", "right"))
         same = np.flatnonzero(self._second[start:end] == second)
         return int(self._rows[start + same[0]]) if len(same) else None
 
@@ -306,7 +288,7 @@ class FeatureStore:
         return extraction_remedy(self.settings, shards, self.precision)
 
     def _check_file(self, shard: str, steps: int, shards: Path) -> None:
-        path, file = self.folder / features_name(shard), self._files.get(shard)
+        path, file = self.folder / name_of(shard, FEATURES), self._files.get(shard)
         if file is None:
             raise DatasetError(f"{self.folder / MANIFEST} lacks {path.name}; {self._remedy(shards)}")
         if file.steps != steps:
@@ -332,18 +314,12 @@ class FeatureStore:
 
         The first call reads the digests of all steps: 24 bytes of memory a step.
         """
-        return self.find_all([pixels])[0]
-
-    def find_all(self, screens: Sequence[np.ndarray]) -> list[np.ndarray | None]:
-        """`find` for each screen."""
-        rows = self._index.rows([pixel_digest(screen) for screen in screens])
-        return [None if row is None else self._row(row) for row in rows]
-
-    def _row(self, row: int) -> np.ndarray:
+        row = self._index.row(pixel_digest(pixels))
+        if row is None:
+            return None
         shards, ends = self._ends
         number = bisect_right(ends, row)
-        shard = shards[number]
-        return self.row(shard, row - (ends[number] - self._files[shard].steps))
+        return self.row(shards[number], row - (ends[number] - self._files[shards[number]].steps))
 
     def row(self, shard: str, number: int) -> np.ndarray:
         """Memory-mapped float16 (T, D): the features of a step of a shard.
@@ -351,9 +327,9 @@ class FeatureStore:
         Raises DatasetError as `steps`, and where they differ from their checksum.
         """
         row = self._features(shard)[number]
-        if row_sum(row) != self._sums.of(shard)[number]:
+        if row_sum(row) != self._sums_of(shard)[number]:
             raise DatasetError(
-                f"{self.folder / features_name(shard)} is damaged (the checksum of step {number} differs); {REMEDY}"
+                f"{self.folder / name_of(shard, FEATURES)} is damaged (the checksum of step {number} differs); {REMEDY}"
             )
         return row
 
@@ -366,18 +342,28 @@ class FeatureStore:
     def _index(self) -> PixelIndex:
         # Copies, because a mapping keeps its file open for as long as an array refers to it.
         for shard, file in self._files.items():
-            check_digest(self.folder / pixels_name(shard), file.pixels_sha256)
+            check_digest(self.folder / name_of(shard, PIXELS), file.pixels_sha256)
         return PixelIndex([np.array(self._pixels(shard)) for shard in self._files])
 
     @cached_property
-    def _sums(self) -> "_Sums":
-        return _Sums(self.folder, self._files)
+    def _read_sums(self) -> dict[str, np.ndarray]:
+        return {}
+
+    def _sums_of(self, shard: str) -> np.ndarray:
+        """uint32 (steps,): the checksums of the steps of a shard, read once, 4 bytes of memory a step. Raises
+        DatasetError for a missing or damaged file."""
+        if shard not in self._read_sums:
+            path, file = self.folder / name_of(shard, SUMS), self._files[shard]
+            sums = np.array(open_array(path, "uint32", (file.steps,)))  # a mapping would keep the file open
+            check_digest(path, file.sums_sha256)
+            self._read_sums[shard] = sums
+        return self._read_sums[shard]
 
     def _features(self, shard: str) -> np.ndarray:
-        return open_array(self.folder / features_name(shard), DTYPE, (self._files[shard].steps, *self.shape))
+        return open_array(self.folder / name_of(shard, FEATURES), DTYPE, (self._files[shard].steps, *self.shape))
 
     def _pixels(self, shard: str) -> np.ndarray:
-        return open_array(self.folder / pixels_name(shard), "uint8", (self._files[shard].steps, DIGEST_SIZE))
+        return open_array(self.folder / name_of(shard, PIXELS), "uint8", (self._files[shard].steps, DIGEST_SIZE))
 
     def __getstate__(self) -> dict:
         """Without the index, which is larger than everything else and quick to read."""
@@ -395,26 +381,6 @@ class EpisodeFeatures(Sequence[np.ndarray]):
 
     def __getitem__(self, step: int) -> np.ndarray:  # type: ignore[override]  # no slices
         return self._store.row(self._shard, self._rows[step])
-
-
-class _Sums:
-    """The checksums of steps, read once for each shard: 4 bytes of memory a step."""
-
-    def __init__(self, folder: Path, files: Mapping[str, FeatureFile]) -> None:
-        self._folder, self._files = folder, files
-        self._read: dict[str, np.ndarray] = {}
-
-    def of(self, shard: str) -> np.ndarray:
-        """uint32 (steps,). Raises DatasetError for a missing or damaged file."""
-        if shard not in self._read:
-            self._read[shard] = self._load(self._files[shard])
-        return self._read[shard]
-
-    def _load(self, file: FeatureFile) -> np.ndarray:
-        path = self._folder / sums_name(file.shard)
-        sums = np.array(open_array(path, "uint32", (file.steps,)))  # a mapping would keep the file open
-        check_digest(path, file.sums_sha256)
-        return sums
 
 
 def extraction_remedy(settings: FeatureSettings, shards: Path | None = None, precision: str | None = None) -> str:
