@@ -3,17 +3,18 @@
 A converter is a module:object in `CONVERTERS`; it is imported when a folder is looked at.
 """
 
+import errno
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Protocol
 
 from safetensors import safe_open
 
 from vlm_agent.errors import UserError
+from vlm_agent.files import atomic_folder
 from vlm_agent.files.installation import DOCS
 from vlm_agent.files.weight_files import check_file, check_folder
 
@@ -27,27 +28,32 @@ class CheckpointFormatError(UserError):
     """A folder that is not the published checkpoint, or not all of it, with what to do."""
 
 
-class Converter(Protocol):
+@dataclass(frozen=True)
+class Converter:
     """From a published folder to one that a family's `from_pretrained` and `AutoTokenizer` read.
 
-    `recipe_key`: the key of a recipe that takes the result.
+    `recipe_key`: the key of a recipe that takes the result. `recognises`: whether a folder holds this model, perhaps
+    incomplete or damaged. `read`: checks all input in a source, and returns what writes the result to a folder and
+    calls a function with each line for the user.
     """
 
     name: str
     recipe_key: str
-
-    def recognises(self, folder: Path) -> bool:
-        """Whether the folder holds this model, perhaps incomplete or damaged."""
-        ...
+    recognises: Callable[[Path], bool]
+    read: Callable[[Path], Callable[[Path, Callable[[str], None]], None]]
 
     def convert(self, source: Path, target: Path, say: Callable[[str], None]) -> None:
-        """Writes `target`, a new folder, from `source`; `say` is called with each line for the user.
+        """Writes `target`, a new folder, from `source`; it is renamed into place when complete. `say` is called with
+        each line for the user.
 
-        All input is checked before the first write, and `target` is renamed into place when complete. Raises
-        CheckpointFormatError unless `source` is a whole checkpoint, FileExistsError if `target` exists,
+        Raises CheckpointFormatError unless `source` is a whole checkpoint, FileExistsError if `target` exists,
         FileNotFoundError if `source` lacks a file.
         """
-        ...
+        if target.exists():
+            raise FileExistsError(errno.EEXIST, "exists already; name a folder that does not", str(target))
+        write = self.read(source)
+        with atomic_folder(target) as folder:
+            write(folder, say)
 
 
 CONVERTERS = {

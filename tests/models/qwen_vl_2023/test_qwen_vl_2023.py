@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModel
 
 from vlm_agent.errors import UserError
 from vlm_agent.models.llama_vit.model import LlamaViT
-from vlm_agent.models.qwen_vl_2023.convert import convert_checkpoint
+from vlm_agent.models.qwen_vl_2023.convert import QWEN_VL_2023
 from vlm_agent.models.qwen_vl_2023.published import our_configuration, published_weights, read_configuration
 from vlm_agent.models.qwen_vl_2023.resampler import Resampler, grid_sinusoids
 from vlm_agent.models.qwen_vl_2023.tower import QwenVLTower, QwenVLTowerConfig, fit_grid
@@ -24,7 +24,7 @@ BEFORE, AFTER = [5, 300, 17], [301, 9, 44, 260, 3]
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("qwen_vl_2023")
-    convert_checkpoint(published.write(folder / "published", WEIGHTS), folder / "ours", lambda file: None)
+    QWEN_VL_2023.convert(published.write(folder / "published", WEIGHTS), folder / "ours", lambda file: None)
     return folder / "ours"
 
 

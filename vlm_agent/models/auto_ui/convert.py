@@ -4,7 +4,6 @@ The published model is transformers' `T5ForConditionalGeneration` with three lay
 `nn.MultiheadAttention`) and `gate_dense`. Checked against the published code: cooelf/Auto-GUI, model.py.
 """
 
-import errno
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,7 +14,6 @@ from safetensors import safe_open
 from transformers import T5Config
 
 from vlm_agent.errors import CheckpointError
-from vlm_agent.files import atomic_folder
 from vlm_agent.models.auto_ui.model import AutoUi, AutoUiConfig, check_text_config
 from vlm_agent.models.conversion import (
     CheckpointFormatError,
@@ -53,28 +51,25 @@ _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weigh
 _IN_PROJECTION = "mha_layer.in_proj_"
 
 
-def convert_checkpoint(source: Path, target: Path, say: Callable[[str], None]) -> AutoUiConfig:
-    """Writes `target`, a new folder, as `Converter.convert` does; weights keep their dtype, float32 or bfloat16.
-
-    The tokenizer's files are copied if `source` has them.
-    """
-    if target.exists():
-        raise FileExistsError(errno.EEXIST, "exists already; name a folder that does not", str(target))
+def read(source: Path) -> Callable[[Path, Callable[[str], None]], None]:
+    """See `Converter.read`; weights keep their dtype, float32 or bfloat16. The tokenizer's files are copied if `source`
+    has them."""
     dtype = _check_dtype(source)
     config, weights = read_published(read_config(source), _read_weights(source), source)
     config.dtype = dtype
-    model = model_of(config, weights)
-    with atomic_folder(target) as folder:
-        save_trained_weights(model, folder)
+
+    def write(folder: Path, say: Callable[[str], None]) -> None:
+        save_trained_weights(model_of(config, weights), folder)
         for file in sorted(folder.iterdir()):
             say(f"Wrote {file.name}")
         copied = [name for name in _TOKENIZER if (source / name).is_file()]
         for name in copied:
             shutil.copyfile(source / name, folder / name)
             say(f"Copied {name}")
-    if not copied:
-        say(f"{source} holds no tokenizer; copy that of the T5 it was trained from to {target}")
-    return config
+        if not copied:
+            say(f"{source} holds no tokenizer; copy that of the T5 it was trained from to the output")
+
+    return write
 
 
 def read_published(
@@ -180,18 +175,11 @@ def _read_weights(source: Path) -> dict[str, torch.Tensor]:
     return weights
 
 
-class AutoUiConverter(Converter):
-    name = "Auto-UI"
-    recipe_key = "model.encoder_decoder.checkpoint, with model.features"
-
-    def recognises(self, folder: Path) -> bool:
-        if _ARCHITECTURE in architectures(folder):
-            return True
-        names = {stored.name for stored in stored_weights(folder)} if any(folder.glob("*.safetensors")) else set()
-        return any(name.startswith(FUSION) for name in names)
-
-    def convert(self, source: Path, target: Path, say: Callable[[str], None]) -> None:
-        convert_checkpoint(source, target, say)
+def _recognises(folder: Path) -> bool:
+    if _ARCHITECTURE in architectures(folder):
+        return True
+    names = {stored.name for stored in stored_weights(folder)} if any(folder.glob("*.safetensors")) else set()
+    return any(name.startswith(FUSION) for name in names)
 
 
-AUTO_UI = AutoUiConverter()
+AUTO_UI = Converter("Auto-UI", "model.encoder_decoder.checkpoint, with model.features", _recognises, read)

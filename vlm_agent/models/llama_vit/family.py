@@ -19,9 +19,10 @@ from vlm_agent.models.attention import choose_attention
 from vlm_agent.models.cost import DecoderOnlyCost, Flops, Precision
 from vlm_agent.models.decoding import CACHE, CausalDecoder, growing_cache
 from vlm_agent.models.family import ModelFamily, Processor
-from vlm_agent.models.llama_vit.from_scratch import LOGIT_SHARE, initialise
+from vlm_agent.models.llama_vit.from_scratch import initialise
 from vlm_agent.models.llama_vit.model import LlamaViT, LlamaViTConfig, projector_kind
 from vlm_agent.models.pretrained import language_model, source_configuration, vision_configuration, vision_tower
+from vlm_agent.models.starting_heads import LOGIT_SHARE
 from vlm_agent.models.weights.adapters import choose_trained_weights, without_adapter, without_zero3_partitioning
 from vlm_agent.models.weights.precision import exact_depthwise, to_dtype
 from vlm_agent.recipe.model import Lora, ModelRecipe, TrainedParts

@@ -1,17 +1,14 @@
 """From the published folder of Qwen-VL (2023) to one that `LlamaViT.from_pretrained` and `AutoTokenizer` read."""
 
-import errno
-import json
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import cast
 
 import torch
+from huggingface_hub import save_torch_state_dict
 from safetensors import safe_open
-from safetensors.torch import save_file
 
-from vlm_agent.files import atomic_folder, atomic_write
 from vlm_agent.models.conversion import (
     BYTES,
     CheckpointFormatError,
@@ -21,7 +18,6 @@ from vlm_agent.models.conversion import (
     refuse,
     stored_weights,
 )
-from vlm_agent.models.llama_vit.model import LlamaViTConfig
 from vlm_agent.models.qwen_vl_2023.published import (
     ARCHITECTURE,
     Weight,
@@ -32,22 +28,13 @@ from vlm_agent.models.qwen_vl_2023.published import (
 from vlm_agent.models.qwen_vl_2023.tokenizer import END, VOCABULARY_FILE, build_tokenizer
 
 SHARD_BYTES = 2 << 30
-"""The approximate limit of a file, and of the memory that conversion needs."""
+"""The most of a file."""
 
 _DTYPES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 
 
-def convert_checkpoint(
-    source: Path, target: Path, say: Callable[[str], None], shard_bytes: int = SHARD_BYTES
-) -> LlamaViTConfig:
-    """Writes `target`, a new folder, from the published folder `source`; weights keep their dtype.
-
-    All input is checked before the first write, and `target` is renamed into place when complete. `say` is called with
-    the name of every file. Raises CheckpointFormatError unless `source` is the whole published checkpoint,
-    FileExistsError if `target` exists, FileNotFoundError if `source` lacks a file.
-    """
-    if target.exists():
-        raise FileExistsError(errno.EEXIST, "exists already; name a folder that does not", str(target))
+def read(source: Path) -> Callable[[Path, Callable[[str], None]], None]:
+    """See `Converter.read`; weights keep their dtype."""
     published = read_configuration(source / "config.json")
     expected = published_weights(published)
     stored = find_weights(source, expected)
@@ -58,11 +45,15 @@ def convert_checkpoint(
             f"{published.vocab_size} embeddings: they are not of one checkpoint"
         )
     config = our_configuration(published, cast("int", tokenizer.convert_tokens_to_ids(END)), _DTYPES[stored[0].dtype])
-    with atomic_folder(target) as folder:
-        _write_weights(stored, expected, folder, shard_bytes, say)
+
+    def write(folder: Path, say: Callable[[str], None]) -> None:
+        save_torch_state_dict(_converted(stored, expected), folder, max_shard_size=SHARD_BYTES)
+        for file in sorted(folder.glob("*.safetensors")):
+            say(f"Wrote {file.name}")
         tokenizer.save_pretrained(folder)
         config.save_pretrained(folder)
-    return config
+
+    return write
 
 
 def find_weights(source: Path, expected: dict[str, Weight]) -> list[Stored]:
@@ -92,54 +83,17 @@ def _complaints(stored: Stored, weight: Weight | None, other: Stored | None) -> 
         yield f"{stored.name} is both in {other.file.name} and in {stored.file.name}"
 
 
-def _write_weights(
-    stored: list[Stored], expected: dict[str, Weight], folder: Path, shard_bytes: int, say: Callable[[str], None]
-) -> None:
-    shards = _deal(stored, shard_bytes)
-    places: dict[str, str] = {}
-    for number, shard in enumerate(shards, 1):
-        name = f"model-{number:05}-of-{len(shards):05}.safetensors"
-        tensors = _converted(shard, expected)
-        with atomic_write(folder / name) as temporary:
-            save_file(tensors, temporary, metadata={"format": "pt"})
-        places |= dict.fromkeys(tensors, name)
-        say(name)
-    index = {"metadata": {"total_size": sum(weight.size for weight in stored)}, "weight_map": places}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
-
-
-def _deal(stored: list[Stored], shard_bytes: int) -> list[list[Stored]]:
-    """Shards in order, each as full as fits; a larger weight has its own."""
-    shards: list[list[Stored]] = []
-    room = 0
-    for weight in stored:
-        if not shards or weight.size > room:
-            shards.append([])
-            room = shard_bytes
-        shards[-1].append(weight)
-        room -= weight.size
-    return shards
-
-
-def _converted(shard: list[Stored], expected: dict[str, Weight]) -> dict[str, torch.Tensor]:
+def _converted(stored: list[Stored], expected: dict[str, Weight]) -> dict[str, torch.Tensor]:
+    """Our weights by name. What is not rearranged is mapped from its file, and takes no memory."""
     tensors: dict[str, torch.Tensor] = {}
-    for file, inside in groupby(shard, key=lambda stored: stored.file):
+    for file, inside in groupby(stored, key=lambda one: one.file):
         with safe_open(file, framework="pt") as content:
-            for stored in inside:
-                weight = expected[stored.name]
-                tensors |= zip(weight.targets, weight.convert(content.get_tensor(stored.name)), strict=True)
+            for one in inside:
+                weight = expected[one.name]
+                tensors |= zip(weight.targets, weight.convert(content.get_tensor(one.name)), strict=True)
     return tensors
 
 
-class QwenVL2023Converter(Converter):
-    name = "Qwen-VL (2023)"
-    recipe_key = "model.vlm.checkpoint"
-
-    def recognises(self, folder: Path) -> bool:
-        return ARCHITECTURE in architectures(folder)
-
-    def convert(self, source: Path, target: Path, say: Callable[[str], None]) -> None:
-        convert_checkpoint(source, target, lambda name: say(f"Wrote {name}"))
-
-
-QWEN_VL_2023 = QwenVL2023Converter()
+QWEN_VL_2023 = Converter(
+    "Qwen-VL (2023)", "model.vlm.checkpoint", lambda folder: ARCHITECTURE in architectures(folder), read
+)
