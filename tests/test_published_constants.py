@@ -16,7 +16,7 @@ from vlm_agent.evaluation.scoring import aitw_matcher
 from vlm_agent.evaluation.scoring.aitz import rules
 from vlm_agent.geometry import TAP_DISTANCE
 from vlm_agent.models.features import preprocessing, towers
-from vlm_agent.models.weights.precision import quantise
+from vlm_agent.models.weights.quantisation import quantise
 
 CLIP = (tuple(OPENAI_CLIP_MEAN), tuple(OPENAI_CLIP_STD))
 

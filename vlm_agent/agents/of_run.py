@@ -83,7 +83,7 @@ class RunSettings(AgentSettings):
         return {"checkpoint": self._trained.digest, "bf16": self.bf16, "constrained": self.constrained}
 
     def device(self) -> str:
-        from vlm_agent.models.weights.device import describe_device, model_device
+        from vlm_agent.models.weights.precision import describe_device, model_device
 
         return describe_device(model_device())
 

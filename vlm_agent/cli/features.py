@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     from vlm_agent.files.console import make_console, quiet_libraries
     from vlm_agent.files.jobs import ArrayTask
     from vlm_agent.models.features.job import Options, default_workers, extract_features, finish
-    from vlm_agent.models.weights.device import describe_device, model_device
+    from vlm_agent.models.weights.precision import describe_device, model_device
 
     quiet_libraries()
     console = make_console()

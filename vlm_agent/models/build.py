@@ -26,7 +26,8 @@ from vlm_agent.models.run_layout import (
 )
 from vlm_agent.models.weights.adapters import load_adapter, merge_adapter, save_trained_weights, without_adapter
 from vlm_agent.models.weights.origin import check_sources, with_bases_elsewhere
-from vlm_agent.models.weights.precision import quantise, to_dtype
+from vlm_agent.models.weights.precision import to_dtype
+from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.models.word_tokenizer import build_word_tokenizer
 from vlm_agent.recipe.model import ModelRecipe, Source
 from vlm_agent.sentences.thoughts import LineThoughts

@@ -1,4 +1,4 @@
-"""What the forward passes of all families share: visual tokens among embeddings, the loss, and the targets of a batch.
+"""What the forward passes of all families share: the loss, and the targets of a batch.
 
 Two conventions for labels. `labels`: unshifted, beside the input tokens; the output at position i predicts label i + 1
 (decoder-only models). `shift_labels`: beside the outputs; the output at position i predicts label i (encoder-decoder
@@ -40,15 +40,6 @@ class SupervisedOutput(ModelOutput):
     token_losses: torch.Tensor | None = None
     action_loss: torch.Tensor | None = None
     element_loss: torch.Tensor | None = None
-
-
-def filled(embeddings: torch.Tensor, places: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """Embeddings (B, L, width) with `tokens` (n, width) at `places`, int64 (n,), of the B * L flattened positions.
-
-    The same values as `masked_scatter`, whose backward pass waits for the GPU to count the mask.
-    """
-    rows = embeddings.flatten(0, 1)
-    return rows.index_copy(0, places, tokens.to(rows.dtype)).view_as(embeddings)
 
 
 def supervise(

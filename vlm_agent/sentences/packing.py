@@ -69,6 +69,15 @@ def places(mask: torch.Tensor) -> torch.Tensor:
     return mask.flatten().nonzero().squeeze(1)
 
 
+def filled(embeddings: torch.Tensor, places: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """Embeddings (B, L, width) with `tokens` (n, width) at `places`, int64 (n,), of the B * L flattened positions.
+
+    The same values as `masked_scatter`, whose backward pass waits for the GPU to count the mask.
+    """
+    rows = embeddings.flatten(0, 1)
+    return rows.index_copy(0, places, tokens.to(rows.dtype)).view_as(embeddings)
+
+
 def target_places(labels: torch.Tensor, shift: bool = True) -> torch.Tensor:
     """int64 (n,): the places of outputs that predict a label, among all B * L, in reading order.
 

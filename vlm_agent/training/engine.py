@@ -25,8 +25,7 @@ from vlm_agent.errors import RecipeError, TrainingError
 from vlm_agent.files.installation import install_line
 from vlm_agent.models.family import saved_family
 from vlm_agent.models.weights.adapters import ADAPTER_WEIGHTS, save_trained_weights, state_for_saving
-from vlm_agent.models.weights.device import model_device
-from vlm_agent.models.weights.precision import has_bf16
+from vlm_agent.models.weights.precision import has_bf16, model_device
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.loop import ranks
 from vlm_agent.training.loop.optimizers import optimizer_of

@@ -20,8 +20,8 @@ from vlm_agent.models.family import family_of
 from vlm_agent.models.loss import NOT_FOR_MODELS, Targets
 from vlm_agent.models.run_layout import CHECKPOINTS, TOKENIZER_FOLDER
 from vlm_agent.models.weights.adapters import state_for_saving
-from vlm_agent.models.weights.device import describe_device, model_device
 from vlm_agent.models.weights.origin import record_learned, record_sources
+from vlm_agent.models.weights.precision import describe_device, model_device
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.training import TrainingRecipe
 from vlm_agent.training.data.data_module import DataModule

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from vlm_agent.models.build import build
 from vlm_agent.models.run_layout import BASE_FOLDER
 from vlm_agent.models.weights.adapters import choose_trained_weights, count_parameters, without_zero3_partitioning
-from vlm_agent.models.weights.precision import quantise
+from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.data.data_module import DataModule, unwritable_report
 from vlm_agent.training.engine import Place

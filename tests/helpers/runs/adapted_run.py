@@ -11,7 +11,7 @@ from vlm_agent.models.family import processor_of
 from vlm_agent.models.loss import NOT_FOR_MODELS
 from vlm_agent.models.run_layout import BASE_FOLDER, RECIPE_FILE
 from vlm_agent.models.weights.adapters import choose_trained_weights
-from vlm_agent.models.weights.precision import quantise
+from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.recipe.model import ModelRecipe
 
 EPISODES = 3

@@ -24,7 +24,7 @@ from vlm_agent.models.weights.adapters import (
     merge_adapter,
     save_trained_weights,
 )
-from vlm_agent.models.weights.precision import quantise
+from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.models.word_tokenizer import coordinate_ids
 from vlm_agent.recipe.model import Lora, ModelRecipe, TrainedParts
 

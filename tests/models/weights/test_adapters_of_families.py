@@ -16,7 +16,7 @@ from vlm_agent.models.weights.adapters import (
     merge_adapter,
     save_trained_weights,
 )
-from vlm_agent.models.weights.precision import quantise
+from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.recipe.model import Lora, TrainedParts
 
 FAMILIES = pytest.mark.parametrize("name", families.NAMES)

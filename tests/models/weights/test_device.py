@@ -9,8 +9,8 @@ from vlm_agent.agents.loading import load_agent
 from vlm_agent.agents.scripted import ScriptedSettings
 from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.errors import DatasetError
-from vlm_agent.models.weights import device
-from vlm_agent.models.weights.device import GpuError, InstalledGpus, describe_device, installed_gpus, model_device
+from vlm_agent.models.weights import precision as device
+from vlm_agent.models.weights.precision import GpuError, InstalledGpus, describe_device, installed_gpus, model_device
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.train import train
 

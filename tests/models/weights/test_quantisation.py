@@ -19,7 +19,8 @@ from vlm_agent.models.weights.adapters import (
     merge_adapter,
     save_trained_weights,
 )
-from vlm_agent.models.weights.precision import QuantisationError, dequantise, is_quantised, quantise
+from vlm_agent.models.weights.precision import is_quantised
+from vlm_agent.models.weights.quantisation import QuantisationError, dequantise, quantise
 from vlm_agent.recipe.model import Lora, TrainedParts
 
 WORDS = tiny.tokenizer()

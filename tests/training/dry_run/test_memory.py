@@ -12,7 +12,7 @@ from transformers import AutoConfig
 from vlm_agent.models.cost import Precision, Workload, decoder_shape, layer_bytes, logit_bytes
 from vlm_agent.models.family import family_of
 from vlm_agent.models.weights.adapters import choose_trained_weights
-from vlm_agent.models.weights.precision import quantise
+from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.recipe.model import Lora, TrainedParts
 from vlm_agent.sentences import SCREEN_TOKEN
 from vlm_agent.training.dry_run.memory import CUDA_BYTES, SHARDINGS, Weights, quantised_bytes, spread, weigh

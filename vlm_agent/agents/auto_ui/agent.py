@@ -26,7 +26,7 @@ from vlm_agent.models.decoding import SourceDecoder
 from vlm_agent.models.family import decoder_of
 from vlm_agent.models.features.store import FeatureStore
 from vlm_agent.models.run_layout import trained
-from vlm_agent.models.weights.device import model_device
+from vlm_agent.models.weights.precision import model_device
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.segments import Segment

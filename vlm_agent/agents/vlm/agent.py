@@ -31,7 +31,7 @@ from vlm_agent.models.decoding import Decoder
 from vlm_agent.models.family import context_of, decoder_of, processor_of
 from vlm_agent.models.run_layout import trained
 from vlm_agent.models.weights.adapters import without_adapter
-from vlm_agent.models.weights.device import model_device
+from vlm_agent.models.weights.precision import model_device
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import CachedScreens

@@ -22,11 +22,11 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, Pretrained
 
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.attention import packed_options, to_device
-from vlm_agent.models.loss import SupervisedOutput, filled, supervise
+from vlm_agent.models.loss import SupervisedOutput, supervise
 from vlm_agent.models.pretrained import explain_missing_extras
 from vlm_agent.models.weights.precision import seen_dtype
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
-from vlm_agent.sentences.packing import places
+from vlm_agent.sentences.packing import filled, places
 from vlm_agent.sentences.templates import PLAIN, ChatTemplate
 
 

@@ -15,11 +15,11 @@ from transformers import PreTrainedModel
 from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 
 from vlm_agent.models.attention import packed_options, to_device
-from vlm_agent.models.loss import ReadsRows, SupervisedOutput, filled, supervise
+from vlm_agent.models.loss import ReadsRows, SupervisedOutput, supervise
 from vlm_agent.models.qwen_vl.vision_kernels import add_deepstack_by_index, tower_options
 from vlm_agent.models.weights.precision import seen_dtype
 from vlm_agent.sentences import SCREEN_TOKEN
-from vlm_agent.sentences.packing import places
+from vlm_agent.sentences.packing import filled, places
 
 IMAGE_MEAN, IMAGE_STD = tuple(OPENAI_CLIP_MEAN), tuple(OPENAI_CLIP_STD)
 """Qwen2-VL and Qwen2.5-VL take the values of CLIP."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import transformers
 from torch import nn
-from transformers import Cache, LlamaForCausalLM, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import Cache, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
 from vlm_agent.action_languages import LanguageVocabulary
@@ -43,7 +43,7 @@ def is_suitable(config: Any) -> bool:
 
 
 @torch.no_grad()
-def initialise(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase) -> None:
+def initialise(model: transformers.LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase) -> None:
     """An initialisation with which a small text model from random weights learns to copy from its prompt: overwrites
     the weights but for norms, in place, from torch's global generator. `model`: float32, with a configuration that
     `is_suitable`.

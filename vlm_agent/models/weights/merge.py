@@ -17,15 +17,18 @@ the rounding of the merged weights. The bound for that is the rounding of the ru
 """
 
 import shutil
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MethodType
 from typing import cast
 
 import torch
 from accelerate.utils import send_to_device
 from peft import PeftModel
+from torch import nn
+from torch.nn import functional
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from vlm_agent.errors import UserError
@@ -36,9 +39,9 @@ from vlm_agent.models.card.card import write_card
 from vlm_agent.models.family import family_of
 from vlm_agent.models.run_layout import DIGESTS, FINISHED, MERGED, MODEL_FOLDER, RECIPE_FILE, trained
 from vlm_agent.models.weights.adapters import merge_adapter, without_adapter
-from vlm_agent.models.weights.device import model_device
 from vlm_agent.models.weights.origin import copy_learned, read_sources
-from vlm_agent.models.weights.precision import float32_arithmetic
+from vlm_agent.models.weights.precision import is_quantised_layer, model_device
+from vlm_agent.models.weights.quantisation import dequantised_weight
 from vlm_agent.recipe.run import read_recipe
 
 TOLERANCE = 1e-4
@@ -238,3 +241,41 @@ def _logits(model: PreTrainedModel | PeftModel, batches: Sequence[dict], float32
             family_of(base.config).prepare(base)  # flash-attn, chosen for half precision, would round
         with torch.inference_mode():
             return torch.cat([model(**batch).logits.float().cpu() for batch in there])
+
+
+@contextmanager
+def float32_arithmetic(model: nn.Module) -> Iterator[None]:
+    """In the block, the model computes in float32 with the weights that it has, without their rounding of activations.
+
+    Linear layers, nearly all of a large model, convert their weight at each call, dequantised if it is quantised: so
+    the block needs the memory of one more layer, not of a second model. All other tensors are converted in place and
+    back, which changes no bit.
+    """
+    linear = [module for module in model.modules() if type(module) is nn.Linear or is_quantised_layer(module)]
+    by_call = {id(module) for module in linear}
+    others = [module for module in model.modules() if id(module) not in by_call]
+    tensors = {id(tensor): tensor for module in others for tensor in _own_tensors(module)}
+    dtypes = [(tensor, tensor.dtype) for tensor in tensors.values()]
+    forwards = [(module, vars(module).get("forward")) for module in linear]
+    try:
+        for tensor, _ in dtypes:
+            tensor.data = tensor.data.float()
+        for module in linear:
+            vars(module)["forward"] = MethodType(_linear_in_float32, module)
+        yield
+    finally:
+        for tensor, dtype in dtypes:
+            tensor.data = tensor.data.to(dtype)
+        for module, forward in forwards:
+            del vars(module)["forward"]
+            vars(module).update({} if forward is None else {"forward": forward})
+
+
+def _own_tensors(module: nn.Module) -> list[torch.Tensor]:
+    own = (*module.parameters(recurse=False), *module.buffers(recurse=False))
+    return [tensor for tensor in own if tensor.is_floating_point()]
+
+
+def _linear_in_float32(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+    bias = None if layer.bias is None else layer.bias.float()
+    return functional.linear(x.float(), dequantised_weight(layer).float(), bias)

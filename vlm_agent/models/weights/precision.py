@@ -1,37 +1,164 @@
-"""How weights are stored and computed with: their dtype, and 4 or 8 bits by bitsandbytes, the frozen base of QLoRA.
+"""The device that a model computes on, and the dtype of its weights.
 
-nf4: QLoRA (Dettmers et al., 2023): 4-bit NormalFloat in blocks of 64 weights, with quantised block scales; 4.1 bits a
-weight. It computes in the original dtype, from weights dequantised on the fly.
-int8: LLM.int8() (Dettmers et al., 2022): rows of weights and of activations in 8 bits, columns of activations with an
-outlier above 6 in 16 bits. These columns are chosen over all tokens of a batch, so the result of a token depends,
-within the error of 8 bits, on the rest of its batch.
-
-Only layers of the `language_model` part are quantised; embeddings, norms, head, projector and vision tower are not.
+GPUs that PyTorch cannot use are an error, never a silent run on the CPU. `pip install torch` brings the newest CUDA
+build, and an older driver makes `torch.cuda.is_available()` False: a run of eight ranks would then load eight models
+into main memory. So GPUs are looked for without PyTorch, too: in the driver's files, among the devices and by
+nvidia-smi. To use the CPU of a machine with GPUs, hide them: `CUDA_VISIBLE_DEVICES=`.
 """
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from types import MethodType, ModuleType
-from typing import Any, TypeVar
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from types import MethodType
+from typing import TypeVar
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from vlm_agent.errors import UserError
-from vlm_agent.files.installation import install_line
 from vlm_agent.recipe.model import Quantisation
 
+_ROOT = Path("/")
+_HIDDEN = ("", "-1", "NoDevFiles")
+"""Values of CUDA_VISIBLE_DEVICES that hide every GPU; Slurm sets the last in jobs without GPUs."""
+
+_NEEDED_DRIVER = {11: 450, 12: 525, 13: 580}
+"""CUDA's major version → the oldest driver of any of its minor versions (NVIDIA, "CUDA Compatibility", 2025)."""
+
+_OLDER_DRIVERS = "pip install torch==2.13.0 torchvision==0.28.0 --index-url https://download.pytorch.org/whl/cu126"
+
+
+class GpuError(UserError):
+    """The machine has GPUs, and this installation of PyTorch cannot use them."""
+
+
+@dataclass(frozen=True)
+class InstalledGpus:
+    """What the system reports. `names`: one a GPU, "GPU" where its model is unknown. `driver`: None if unknown."""
+
+    names: tuple[str, ...]
+    driver: str | None = None
+
+
+def model_device() -> torch.device:
+    """The GPU if PyTorch can use one, else the CPU. Raises GpuError for GPUs that it cannot use."""
+    if torch.cuda.is_available():
+        _check_kernels()
+        return torch.device("cuda")
+    if os.environ.get("CUDA_VISIBLE_DEVICES") not in _HIDDEN:
+        installed = installed_gpus(_ROOT)
+        if installed.names:
+            raise GpuError(_unusable(installed))
+    return torch.device("cpu")
+
+
+def describe_device(device: torch.device) -> str:
+    """One line for a log: the device, and PyTorch's build."""
+    if device.type != "cuda":
+        hidden = ", GPUs are hidden" if installed_gpus(_ROOT).names else ""
+        return f"device: CPU, {torch.get_num_threads()} threads{hidden}; PyTorch {torch.__version__}"
+    properties = torch.cuda.get_device_properties(device)
+    return (
+        f"device: {properties.name}, {properties.total_memory / 1e9:.0f} GB; PyTorch {torch.__version__}, "
+        f"CUDA {torch.version.cuda}"
+    )
+
+
+def installed_gpus(root: Path = _ROOT) -> InstalledGpus:
+    """GPUs of NVIDIA below `root`: by the kernel module's files, else by device files, else by nvidia-smi."""
+    driver_files = root / "proc/driver/nvidia"
+    names = tuple(_model(path) for path in sorted(driver_files.glob("gpus/*/information")))
+    devices = [path for path in (root / "dev").glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name)]
+    names = names or ("GPU",) * len(devices)
+    version = re.search(r"NVRM version:.*?\s(\d+\.[\d.]+)", _text(driver_files / "version"))
+    driver = None if version is None else version[1]
+    if names and driver is not None:
+        return InstalledGpus(names, driver)
+    reported = _from_nvidia_smi()
+    return InstalledGpus(names or reported.names, driver or reported.driver)
+
+
+def _model(information: Path) -> str:
+    found = re.search(r"^Model:\s*(.+)$", _text(information), re.MULTILINE)
+    return "GPU" if found is None else found[1].strip()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _from_nvidia_smi() -> InstalledGpus:
+    """No GPUs where the program is missing, fails, or hangs, as it does beside some broken drivers."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return InstalledGpus(())
+    command = [program, "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)  # noqa: S603 (no shell)
+    except (OSError, subprocess.SubprocessError):
+        return InstalledGpus(())
+    rows = [line.rpartition(",") for line in done.stdout.splitlines() if "," in line]
+    return InstalledGpus(tuple(name.strip() for name, _, _ in rows), rows[0][2].strip() if rows else None)
+
+
+def _unusable(installed: InstalledGpus) -> str:
+    return (
+        f"this machine has {len(installed.names)} GPU(s) ({installed.names[0]}) that PyTorch cannot use: "
+        f"{_reason(installed.driver)}. To train or evaluate on the CPU, hide the GPUs: CUDA_VISIBLE_DEVICES= before "
+        "the command"
+    )
+
+
+def _reason(driver: str | None) -> str:
+    cuda, build = torch.version.cuda, f"PyTorch {torch.__version__}"
+    if cuda is None:
+        return (
+            f"{build} is a build for CPUs, and the driver is {driver or 'unknown'}; install a build for CUDA: plain "
+            "`pip install --force-reinstall torch==2.13.0 torchvision==0.28.0` for driver 580 or newer, else "
+            f"`{_OLDER_DRIVERS}`"
+        )
+    needed = _NEEDED_DRIVER.get(int(cuda.partition(".")[0]))
+    if needed is not None and driver is not None and int(driver.partition(".")[0]) < needed:
+        return (
+            f"{build} is built for CUDA {cuda}, which needs driver {needed} or newer, and the driver is {driver}; "
+            f"update the driver, or install the build for CUDA 12.6: `{_OLDER_DRIVERS}`"
+        )
+    return (
+        f"{build} is built for CUDA {cuda}, and the driver is {driver or 'unknown'}; {_message_of_cuda()}. Possible "
+        "causes: a container without GPUs (--nv, --gpus all), a job without them, CUDA_VISIBLE_DEVICES="
+        f"{os.environ.get('CUDA_VISIBLE_DEVICES', '(not set)')}"
+    )
+
+
+def _message_of_cuda() -> str:
+    """PyTorch's own reason, in one line."""
+    try:
+        torch.cuda.init()
+    except (AssertionError, RuntimeError) as error:
+        return f"its message is {str(error).partition('. ')[0]!r}"
+    return "torch.cuda.init() has no error"
+
+
+def _check_kernels() -> None:
+    """Raises GpuError for a GPU that is too old for this build, whose first kernel would fail without naming it."""
+    oldest = min((int(name[3:]) for name in torch.cuda.get_arch_list() if re.fullmatch(r"sm_\d+", name)), default=0)
+    major, minor = torch.cuda.get_device_capability()
+    if 10 * major + minor < oldest:
+        raise GpuError(
+            f"{torch.cuda.get_device_name()} has compute capability {major}.{minor}, and PyTorch {torch.__version__} "
+            f"(CUDA {torch.version.cuda}) has kernels from {oldest / 10:.1f} on; install the build for CUDA 12.6: "
+            f"`{_OLDER_DRIVERS}`"
+        )
+
+
 Model = TypeVar("Model", bound=nn.Module)
-
-_INT8_OUTLIER = 6.0  # LLM.int8(), section 3.2: below it, models of several billion weights lose accuracy
-
-# Logged by every int8 layer at every step.
-logging.getLogger("bitsandbytes.autograd._functions").addFilter(
-    lambda record: not str(record.msg).startswith("MatMul8bitLt: inputs will be cast")
-)
 
 
 def has_bf16() -> bool:
@@ -87,144 +214,12 @@ def to_dtype(model: Model, dtype: torch.dtype) -> Model:
     return model
 
 
-@contextmanager
-def float32_arithmetic(model: nn.Module) -> Iterator[None]:
-    """In the block, the model computes in float32 with the weights that it has, without their rounding of activations.
-
-    Linear layers, nearly all of a large model, convert their weight at each call, dequantised if it is quantised: so
-    the block needs the memory of one more layer, not of a second model. All other tensors are converted in place and
-    back, which changes no bit.
-    """
-    linear = [module for module in model.modules() if type(module) is nn.Linear or is_quantised_layer(module)]
-    by_call = {id(module) for module in linear}
-    others = [module for module in model.modules() if id(module) not in by_call]
-    tensors = {id(tensor): tensor for module in others for tensor in _own_tensors(module)}
-    dtypes = [(tensor, tensor.dtype) for tensor in tensors.values()]
-    forwards = [(module, vars(module).get("forward")) for module in linear]
-    try:
-        for tensor, _ in dtypes:
-            tensor.data = tensor.data.float()
-        for module in linear:
-            vars(module)["forward"] = MethodType(_linear_in_float32, module)
-        yield
-    finally:
-        for tensor, dtype in dtypes:
-            tensor.data = tensor.data.to(dtype)
-        for module, forward in forwards:
-            del vars(module)["forward"]
-            vars(module).update({} if forward is None else {"forward": forward})
-
-
-def _own_tensors(module: nn.Module) -> list[torch.Tensor]:
-    own = (*module.parameters(recurse=False), *module.buffers(recurse=False))
-    return [tensor for tensor in own if tensor.is_floating_point()]
-
-
-def _linear_in_float32(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
-    bias = None if layer.bias is None else layer.bias.float()
-    return functional.linear(x.float(), dequantised_weight(layer).float(), bias)
-
-
-class QuantisationError(UserError):
-    """A model that cannot be quantised; the message names a remedy."""
-
-
-def quantise(model: Any, kind: Quantisation | None) -> nn.Module:
-    """Quantise the linear layers of the language model of a family's model, in place; None leaves it unchanged.
-
-    Each layer is quantised on its device: the same weights give the same bits on the same kind of device. Afterwards
-    the model may change its device, but not its dtype. Raises QuantisationError if bitsandbytes is missing,
-    and for a model whose `is_quantisable` is False.
-    """
-    if kind is None:
-        return model
-    if not getattr(model, "is_quantisable", True):
-        raise QuantisationError(f"{type(model).__name__} cannot be quantised; remove model.quantisation")
-    bitsandbytes = _bitsandbytes(kind)
-    layers = model.get_submodule(model.parts["language_model"])
-    for name, layer in list(layers.named_modules()):
-        if type(layer) is nn.Linear:
-            quantised = _nf4(layer, bitsandbytes) if kind == "nf4" else _int8(layer, bitsandbytes)
-            quantised.bias = layer.bias
-            layers.set_submodule(name, quantised)
-    _mark_for_peft(model, kind)
-    return model
-
-
-def _bitsandbytes(kind: Quantisation) -> ModuleType:
-    try:
-        import bitsandbytes
-    except ImportError as error:
-        raise QuantisationError(
-            f"model.quantisation {kind} needs bitsandbytes ({error}); {install_line('quantisation')}, or remove "
-            "model.quantisation"
-        ) from None
-    return bitsandbytes
-
-
-def _nf4(layer: nn.Linear, bitsandbytes: ModuleType) -> nn.Linear:
-    with torch.device("meta"):
-        quantised = bitsandbytes.nn.LinearNF4(
-            layer.in_features, layer.out_features, bias=False, compute_dtype=layer.weight.dtype
-        )
-    # Otherwise bitsandbytes repacks the weights on some CPUs in evaluation mode, and computes in bfloat16.
-    quantised.support_avx512bf16_for_cpu = False
-    weight = bitsandbytes.nn.Params4bit(
-        layer.weight.data, requires_grad=False, quant_type="nf4", compress_statistics=True, module=quantised
-    )
-    quantised.weight = weight.to(layer.weight.device)
-    return quantised
-
-
-def _int8(layer: nn.Linear, bitsandbytes: ModuleType) -> nn.Linear:
-    with torch.device("meta"):
-        quantised = bitsandbytes.nn.Linear8bitLt(
-            layer.in_features, layer.out_features, bias=False, has_fp16_weights=False, threshold=_INT8_OUTLIER
-        )
-    # Its `to` quantises only weights that come from the CPU.
-    weight = bitsandbytes.nn.Int8Params(layer.weight.data.cpu(), requires_grad=False, has_fp16_weights=False)
-    quantised.weight = weight.to(layer.weight.device)
-    quantised.init_8bit_state = partial(_begin_int8, quantised)
-    return quantised
-
-
-def _begin_int8(layer: Any) -> None:
-    """bitsandbytes' initialisation, except that the weight keeps its scales, for later moves and for peft's DoRA."""
-    layer.state.CB, layer.state.SCB = layer.weight.CB, layer.weight.SCB
-    layer.weight.CB = None
-
-
 def is_quantised(model: nn.Module) -> bool:
     return any(map(is_quantised_layer, model.modules()))
 
 
 def is_quantised_layer(layer: nn.Module) -> bool:
     return _bits(layer) is not None
-
-
-def dequantised_weight(layer: nn.Module) -> torch.Tensor:
-    """The weight of a linear layer, dequantised if it is quantised: in the dtype that nf4 computes in, float32 for
-    int8."""
-    from peft.utils.integrations import dequantize_module_weight
-
-    return dequantize_module_weight(layer)
-
-
-def dequantise(model: nn.Module) -> nn.Module:
-    """Replace quantised layers by linear layers with the dequantised weights, in place.
-
-    Their dtype is the one that nf4 computes in; float32 for int8.
-    """
-    for name, layer in list(model.named_modules()):
-        if not is_quantised_layer(layer):
-            continue
-        with torch.device("meta"):
-            plain = nn.Linear(layer.in_features, layer.out_features, bias=False)
-        plain.weight = nn.Parameter(dequantised_weight(layer), requires_grad=False)
-        plain.bias = layer.bias
-        model.set_submodule(name, plain)
-    _mark_for_peft(model, None)
-    return model
 
 
 def weight_count(parameter: nn.Parameter) -> int:
@@ -239,8 +234,3 @@ _BITS: dict[str, Quantisation] = {"Params4bit": "nf4", "Int8Params": "int8"}
 def _bits(layer: nn.Module) -> Quantisation | None:
     # By name, so that bitsandbytes is needed only for quantised models. peft's layers show the weight of their base.
     return _BITS.get(type(layer._parameters.get("weight")).__name__)
-
-
-def _mark_for_peft(model: nn.Module, kind: Quantisation | None) -> None:
-    """peft adapts quantised layers only of a model with these attributes, which transformers sets when it quantises."""
-    vars(model).update(is_loaded_in_4bit=kind == "nf4", is_loaded_in_8bit=kind == "int8")

@@ -9,8 +9,7 @@ _TOLERANCE = 0.02
 def _bfloat16() -> str:
     import torch
 
-    from vlm_agent.models.weights.device import model_device
-    from vlm_agent.models.weights.precision import has_bf16
+    from vlm_agent.models.weights.precision import has_bf16, model_device
 
     device = model_device()
     if not has_bf16():

@@ -27,7 +27,7 @@ def _deepspeed() -> str:
     import torch
     from torch import nn
 
-    from vlm_agent.models.weights.device import model_device
+    from vlm_agent.models.weights.precision import model_device
     from vlm_agent.training.engine import start_deepspeed
 
     device = model_device()

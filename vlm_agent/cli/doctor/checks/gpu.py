@@ -15,7 +15,7 @@ _TOLERANCE = 1e-3
 def _gpu() -> str:
     import torch
 
-    from vlm_agent.models.weights.device import GpuError, installed_gpus, model_device
+    from vlm_agent.models.weights.precision import GpuError, installed_gpus, model_device
 
     try:
         device = model_device()

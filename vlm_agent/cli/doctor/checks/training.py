@@ -8,7 +8,7 @@ def _training() -> str:
     import torch
     from torch import nn
 
-    from vlm_agent.models.weights.device import GpuError, describe_device, model_device
+    from vlm_agent.models.weights.precision import GpuError, describe_device, model_device
 
     try:
         device = model_device()
