@@ -7,7 +7,7 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 FOLDERS = ("recipes", "eval", "deepspeed_configs", "docs")
-FILES = ("requirements.txt", "requirements-gpu.txt")
+FILES = ("requirements.txt",)
 PICTURES = shutil.ignore_patterns("*.png", "*.gif", "*.svg")
 
 

@@ -38,8 +38,7 @@ NOTICE_SECONDS=300   # notice before the time limit; longer than one step and on
 TERM_SECONDS=180
 
 # ---- Environment: a virtual environment or a container ------------------------------------------------------------------
-# PyTorch brings its own CUDA libraries and needs only the driver (slurm/README.md). A cuda module is for compiling
-# flash-attn, and must have the major version of PyTorch's build: cuda/13.0, or cuda/12.6 for the build cu126.
+# PyTorch brings its own CUDA libraries and needs only the driver (slurm/README.md).
 MODULES=()    # modules to load first: (python/3.11)
 VENV=.venv    # empty with a container
 # The command that starts a container, which must see this folder and share the process ids of the node (no --containall,

@@ -24,8 +24,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformers.utils import is_flash_attn_2_available
-
 from benchmarks.gpu import record
 from benchmarks.gpu.runs import CHECKS
 
@@ -103,10 +101,8 @@ TINY = dict.fromkeys(("llama_vit", "qwen_7b_head"), ("--episodes", "2", "--steps
 
 
 def without(shape: str) -> list[str]:
-    """What to leave out for comparison: flash-attn only where it is installed, torch's kernel that replaces it, and
-    the bounds of windows from the host."""
-    flash = ["flash-attn"] if is_flash_attn_2_available() else []
-    return [*flash, "varlen", *(["windows"] if "qwen2_5" in shape or "qwen_7b" in shape else [])]
+    """What to leave out for comparison: torch's kernel, and the bounds of windows from the host."""
+    return ["varlen", *(["windows"] if "qwen2_5" in shape or "qwen_7b" in shape else [])]
 
 
 def run(stage: Stage, folder: Path, commit: str, hardware: str, device: str) -> Result:

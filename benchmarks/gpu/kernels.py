@@ -76,7 +76,7 @@ def patch_embedding(patches: int, device: str, dtype: torch.dtype) -> dict:
 
 
 def attention(lengths: list[int], device: str, dtype: torch.dtype) -> dict:
-    """Times of a layer's attention. `loop` is transformers' way without flash-attn, reads of the bounds included."""
+    """Times of a layer's attention. `loop` is transformers' way, reads of the bounds included."""
     bounds = torch.tensor([0, *lengths], device=device, dtype=torch.int32).cumsum(0, dtype=torch.int32)
     query, key, value = torch.randn(3, sum(lengths), HEADS, WIDTH // HEADS, device=device, dtype=dtype)
     one = [tensor.transpose(0, 1).unsqueeze(0) for tensor in (query, key, value)]

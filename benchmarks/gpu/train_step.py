@@ -3,8 +3,7 @@
 Rows are made before the clock starts, as loader processes do in a run; their way to the GPU is timed. Model FLOPs are
 those of vlm_agent.training.flops, without what gradient checkpointing computes again.
 `--undo` measures without one of the package's faster operations: `patches` and `windows` of vision_kernels.py,
-`adapters` of adapters.py (inputs of LoRA copied to float32), `flash-attn` for torch's variable-length attention,
-`varlen` for neither: one attention call per sentence and window.
+`adapters` of adapters.py (inputs of LoRA copied to float32), `varlen` for one attention call per sentence and window.
 """
 
 import argparse
@@ -32,13 +31,12 @@ from vlm_agent.models import attention
 from vlm_agent.models.attention import WITHIN_SEGMENTS, within_segments
 from vlm_agent.models.cost import NO_WORK, Precision, TrainingFlops, Workload, causal_pairs
 from vlm_agent.models.family import family_of
-from vlm_agent.models.qwen_vl.vision_kernels import use_fast_kernels
 from vlm_agent.recipe.model import Lora, TrainedParts
 from vlm_agent.training.dry_run.hardware import gpu_of_device
 from vlm_agent.training.dry_run.memory import SHARDINGS, spread, weigh
 
 DTYPE = torch.bfloat16
-UNDO = ("patches", "windows", "adapters", "flash-attn", "varlen")
+UNDO = ("patches", "windows", "adapters", "varlen")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -124,10 +122,6 @@ def undo(model: nn.Module, names: list[str]) -> None:
     for module in [*vision.modules()] if "patches" in names else []:
         if isinstance(module, nn.Conv3d):
             vars(module).pop("forward", None)
-    if {"flash-attn", "varlen"} & {*names}:
-        model.get_base_model().language_model.set_attn_implementation(WITHIN_SEGMENTS)
-        vision.set_attn_implementation("sdpa")
-        use_fast_kernels(vision)
     if "varlen" in names:
         attention.can_run_kernel = lambda query, dropout=0.0: False
     if "windows" in names:

@@ -1,8 +1,8 @@
 """Attention within each segment of a packed sequence: the choice of its implementation, and its kernels.
 
 On a GPU and in half precision, a variable-length kernel reads a whole row, forward and backward, also with fewer key
-heads than query heads (GQA): flash-attn's where it is installed, else torch's own (`torch.nn.attention.varlen`), which
-needs compute capability 8.0 (Ampere) and heads of at most 256, in multiples of 8. Otherwise PyTorch's attention (SDPA)
+heads than query heads (GQA): torch's own (`torch.nn.attention.varlen`), which needs compute capability 8.0 (Ampere) and
+heads of at most 256, in multiples of 8. Otherwise PyTorch's attention (SDPA)
 is called once per segment: on a CPU that takes less than half the time of one call with a block-diagonal mask; on a
 GPU it selects a flash kernel, which a mask would rule out.
 """
@@ -22,7 +22,6 @@ from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
-from transformers.utils import is_flash_attn_2_available
 
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.weights.precision import has_bf16
@@ -30,7 +29,6 @@ from vlm_agent.models.weights.precision import has_bf16
 _LOG = logging.getLogger(__name__)
 
 WITHIN_SEGMENTS = "within_segments"
-_FLASH = "flash_attention_2"
 _HALF = (torch.bfloat16, torch.float16)
 _BIDIRECTIONAL, _CAUSAL = (-1, -1), (-1, 0)
 LARGEST_HEAD, HEAD_MULTIPLE = 256, 8
@@ -78,29 +76,15 @@ def to_device(
 
 
 def choose_attention(vision: PreTrainedModel | None, language_model: PreTrainedModel) -> None:
-    """Sets the attention implementation of both, in place. flash-attn supports half precision only, so float32 keeps
-    PyTorch's. `vision`: None for a text model.
+    """Sets the attention implementation of both, in place. `vision`: None for a text model.
 
     Raises RecipeError for a language model without full causal attention in every layer: it would train with another
     attention than its own, or its packed sentences would attend to each other.
     """
     _check_mixing(language_model)
-    flash = _has_flash_attention_2()
-    half = language_model.dtype != torch.float32
-    language_model.set_attn_implementation(
-        _FLASH if flash and half and language_model._supports_flash_attn else WITHIN_SEGMENTS
-    )
-    if vision is None:
-        return
-    if flash and half and vision._supports_flash_attn:
-        vision.set_attn_implementation(_FLASH)
-    elif vision._supports_sdpa:
+    language_model.set_attn_implementation(WITHIN_SEGMENTS)
+    if vision is not None and vision._supports_sdpa:
         vision.set_attn_implementation("sdpa")
-
-
-def _has_flash_attention_2() -> bool:
-    """The check of transformers (flash-attn 4 has a module of the same name), and a GPU that supports the kernel."""
-    return is_flash_attn_2_available() and torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0)
 
 
 def _check_mixing(language_model: PreTrainedModel) -> None:
@@ -128,25 +112,17 @@ def packed_options(language_model: PreTrainedModel, cu_seqlens: np.ndarray | Non
 
     `cu_seqlens` int32 (sentences + 1,), on the host; None: one sentence, or several behind a mask of the caller. Single
     sentences need no bounds, but with them transformers does not look for several in `position_ids`, which would wait
-    for the device, with flash-attn in every layer.
+    for the device.
     """
     implementation = language_model.config._attn_implementation
-    if cu_seqlens is None or (len(cu_seqlens) <= 2 and implementation not in (WITHIN_SEGMENTS, _FLASH)):
+    if cu_seqlens is None or (len(cu_seqlens) <= 2 and implementation != WITHIN_SEGMENTS):
         return {}
-    if implementation not in (WITHIN_SEGMENTS, _FLASH):
+    if implementation != WITHIN_SEGMENTS:
         raise ValueError(
-            f"attention {implementation!r} would let packed sentences see each other; "
-            f"use {WITHIN_SEGMENTS!r} or {_FLASH!r}"
+            f"attention {implementation!r} would let packed sentences see each other; use {WITHIN_SEGMENTS!r}"
         )
-    bounds = Bounds.on(device, cu_seqlens)
-    if implementation == WITHIN_SEGMENTS:
-        return {"segment_bounds": bounds, "attention_mask": torch.empty(1, 1, 1, 1, device=device)}
-    return {
-        "cu_seq_lens_q": bounds.device,
-        "cu_seq_lens_k": bounds.device,
-        "max_length_q": bounds.longest,
-        "max_length_k": bounds.longest,
-    }
+    mask = torch.empty(1, 1, 1, 1, device=device)
+    return {"segment_bounds": Bounds.on(device, cu_seqlens), "attention_mask": mask}
 
 
 def within_segments(

@@ -218,22 +218,3 @@ def test_a_mistral_without_a_sliding_window_is_accepted():
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     choose_attention(model, model)
-
-
-@pytest.mark.parametrize(
-    ("installed", "capability", "chosen"),
-    [(True, (9, 0), "flash_attention_2"), (True, (7, 5), WITHIN_SEGMENTS), (False, (9, 0), WITHIN_SEGMENTS)],
-    ids=["Hopper", "Turing", "not installed"],
-)
-def test_flash_attention_is_chosen_where_it_is_installed_and_the_gpu_can_run_it(
-    installed, capability, chosen, monkeypatch
-):
-    found = []
-    model = tiny.model(8).to(torch.bfloat16)
-    monkeypatch.setattr(attention, "is_flash_attn_2_available", lambda: installed)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
-    monkeypatch.setattr(type(model.language_model), "set_attn_implementation", lambda self, name: found.append(name))
-    monkeypatch.setattr(type(model.vision), "set_attn_implementation", lambda self, name: None)
-    choose_attention(model.vision, model.language_model)
-    assert found == [chosen]

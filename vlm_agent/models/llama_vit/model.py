@@ -179,7 +179,6 @@ class LlamaViT(PreTrainedModel):
     base_model_prefix = ""
     supports_gradient_checkpointing = True
     _supports_sdpa = True
-    _supports_flash_attn = True
     _no_split_modules = ["LlamaDecoderLayer", "Qwen2DecoderLayer"]  # noqa: RUF012 (transformers' own shape)
 
     vision: PreTrainedModel

@@ -5,7 +5,7 @@ transformers would read the sizes back from the GPU. Its towers accept each of t
 (`transformers.vision_utils`).
 Patch embedding: a Conv3d whose stride is its kernel is a matrix product of flattened patches, and cuDNN runs it many
 times slower than that product (pytorch/pytorch#174051).
-Attention: without flash-attn, transformers reads the segment bounds (screens, windows of Qwen2.5-VL) back from the GPU
+Attention: transformers reads the segment bounds (screens, windows of Qwen2.5-VL) back from the GPU
 in every layer. Here they come from the host (`tower_inputs`), else are read back once per forward pass, and a layer is
 one call of `attention.within_segments`.
 Deepstack (Qwen3-VL): transformers adds features to the visual tokens under a mask, and waits for the GPU to count it;

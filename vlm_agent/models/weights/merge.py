@@ -36,9 +36,8 @@ from vlm_agent.files import atomic_folder, is_free
 from vlm_agent.files.checked_json import read_checked, write_checked
 from vlm_agent.models.build import load, read_model_recipe, save
 from vlm_agent.models.card.card import write_card
-from vlm_agent.models.family import family_of
 from vlm_agent.models.run_layout import DIGESTS, FINISHED, MERGED, MODEL_FOLDER, RECIPE_FILE, trained
-from vlm_agent.models.weights.adapters import merge_adapter, without_adapter
+from vlm_agent.models.weights.adapters import merge_adapter
 from vlm_agent.models.weights.origin import copy_learned, read_sources
 from vlm_agent.models.weights.precision import is_quantised_layer, model_device
 from vlm_agent.models.weights.quantisation import dequantised_weight
@@ -235,12 +234,8 @@ def _logits(model: PreTrainedModel | PeftModel, batches: Sequence[dict], float32
     device = model_device()
     module = cast("torch.nn.Module", model).to(device)
     there = (send_to_device(batch, device) for batch in batches)
-    with float32_arithmetic(module) if float32 else nullcontext():
-        if float32:
-            base = without_adapter(model)
-            family_of(base.config).prepare(base)  # flash-attn, chosen for half precision, would round
-        with torch.inference_mode():
-            return torch.cat([model(**batch).logits.float().cpu() for batch in there])
+    with float32_arithmetic(module) if float32 else nullcontext(), torch.inference_mode():
+        return torch.cat([model(**batch).logits.float().cpu() for batch in there])
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from vlm_agent.cli.doctor.checks.adb import ADB
 from vlm_agent.cli.doctor.checks.bfloat16 import BFLOAT16
 from vlm_agent.cli.doctor.checks.chromium import CHROMIUM
 from vlm_agent.cli.doctor.checks.deepspeed import DEEPSPEED
-from vlm_agent.cli.doctor.checks.flash_attention import FLASH_ATTENTION
 from vlm_agent.cli.doctor.checks.gpu import GPU
 from vlm_agent.cli.doctor.checks.ocr import OCR
 from vlm_agent.cli.doctor.checks.serving import SERVING
@@ -21,7 +20,6 @@ CHECKS: dict[str, Check] = {
     "training": TRAINING,
     "gpu": GPU,
     "bfloat16": BFLOAT16,
-    "flash-attn": FLASH_ATTENTION,
     "deepspeed": DEEPSPEED,
     "slurm": SLURM,
     "adb": ADB,
