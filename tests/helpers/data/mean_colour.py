@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from vlm_agent.models.features.extractor import Extractor, digest_of
+from vlm_agent.models.features import Extractor, digest_of
 from vlm_agent.recipe.model import FeatureSettings
 
 

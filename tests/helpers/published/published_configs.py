@@ -11,7 +11,7 @@ from helpers.published import published_qwen_vl
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from vlm_agent.models.qwen_vl_2023.published import Published, our_configuration
+from vlm_agent.models.qwen_vl_2023.convert import Published, our_configuration
 
 LLAMA_2_7B = {
     "model_type": "llama",

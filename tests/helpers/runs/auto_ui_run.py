@@ -11,8 +11,7 @@ from helpers import tiny
 
 from vlm_agent.action_languages.auto_ui import AutoUiLanguage
 from vlm_agent.models.build import Vocabulary, build, build_tokenizer, save
-from vlm_agent.models.features import EXTRACTORS
-from vlm_agent.models.features.extractor import Extractor
+from vlm_agent.models.features import EXTRACTORS, Extractor
 from vlm_agent.models.run_layout import RECIPE_FILE
 from vlm_agent.recipe.model import FeatureSettings
 from vlm_agent.recipe.run import Recipe

@@ -8,8 +8,7 @@ from helpers import tiny
 from huggingface_hub import ModelCard
 
 from vlm_agent.errors import CheckpointError
-from vlm_agent.models.card.card import write_card, write_scores
-from vlm_agent.models.card.scores import Scores, Share
+from vlm_agent.models.card.card import Scores, Share, write_card, write_scores
 from vlm_agent.models.card.usage import portable
 from vlm_agent.recipe.run import Recipe
 

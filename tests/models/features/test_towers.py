@@ -209,7 +209,7 @@ def test_an_unknown_extractor_is_an_error_that_lists_all():
 
 
 def test_features_beyond_float16_are_an_error_that_names_the_screen(tmp_path):
-    from vlm_agent.models.features.extractor import NonFiniteFeaturesError
+    from vlm_agent.models.features import NonFiniteFeaturesError
 
     folder = vision_towers.write("dinov2", tmp_path)
     weights = safetensors.torch.load_file(folder / "model.safetensors")

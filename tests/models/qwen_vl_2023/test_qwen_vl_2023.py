@@ -10,10 +10,8 @@ from transformers import AutoConfig, AutoModel
 
 from vlm_agent.errors import UserError
 from vlm_agent.models.llama_vit.model import LlamaViT
-from vlm_agent.models.qwen_vl_2023.convert import QWEN_VL_2023
-from vlm_agent.models.qwen_vl_2023.published import our_configuration, published_weights, read_configuration
-from vlm_agent.models.qwen_vl_2023.resampler import Resampler, grid_sinusoids
-from vlm_agent.models.qwen_vl_2023.tower import QwenVLTower, QwenVLTowerConfig, fit_grid
+from vlm_agent.models.qwen_vl_2023.convert import QWEN_VL_2023, our_configuration, published_weights, read_configuration
+from vlm_agent.models.qwen_vl_2023.tower import QwenVLTower, QwenVLTowerConfig, Resampler, fit_grid, grid_sinusoids
 from vlm_agent.sentences import SCREEN_TOKEN
 
 WEIGHTS = published.random_weights()

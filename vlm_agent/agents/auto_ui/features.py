@@ -17,8 +17,7 @@ import numpy as np
 import torch
 
 from vlm_agent.errors import CheckpointError, UserError
-from vlm_agent.models.features import load_trained_extractor
-from vlm_agent.models.features.extractor import Extractor
+from vlm_agent.models.features import Extractor, load_trained_extractor
 from vlm_agent.models.features.store import FeatureStore, pixel_digest
 from vlm_agent.recipe.model import FeatureSettings
 

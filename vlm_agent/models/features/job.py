@@ -24,8 +24,7 @@ from vlm_agent.files import atomic_write, sha256_of
 from vlm_agent.files.checked_json import kind_problem, read_checked, write_checked
 from vlm_agent.files.jobs import ArrayTask, ShardJob, all_done
 from vlm_agent.files.threads import ahead
-from vlm_agent.models.features import feature_shape, load_extractor
-from vlm_agent.models.features.extractor import Extractor, NonFiniteFeaturesError, Preprocess
+from vlm_agent.models.features import Extractor, NonFiniteFeaturesError, Preprocess, feature_shape, load_extractor
 from vlm_agent.models.features.store import (
     DIGEST_SIZE,
     DTYPE,

@@ -14,7 +14,7 @@ from transformers.utils.hub import cached_file
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files import read_json
 from vlm_agent.files.weight_files import INDEX, WEIGHTS, check_file
-from vlm_agent.models.features.extractor import Extractor, digest_of
+from vlm_agent.models.features import Extractor, digest_of
 from vlm_agent.models.features.preprocessing import (
     BICUBIC,
     BILINEAR,

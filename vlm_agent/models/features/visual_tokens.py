@@ -12,7 +12,7 @@ from transformers import PretrainedConfig
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.build import configuration_of, load, saved_tokenizer
 from vlm_agent.models.family import processor_of
-from vlm_agent.models.features.extractor import Extractor, digest_of
+from vlm_agent.models.features import Extractor, digest_of
 from vlm_agent.models.run_layout import base_folder, checked
 from vlm_agent.models.weights.adapters import merge_adapter
 from vlm_agent.recipe.model import FeatureSettings, ModelRecipe

@@ -32,7 +32,7 @@ from vlm_agent.models.attention import WITHIN_SEGMENTS, Bounds
 
 
 def use_fast_kernels(vision: PreTrainedModel) -> None:
-    """Both replacements, in place. Flash attention reads all segments in one call already and stays."""
+    """Replaces the patch embedding and the attention of a tower, in place."""
     flatten_patch_embedding(vision)
     if vision.config._attn_implementation == "sdpa":
         read_within_segments(vision)

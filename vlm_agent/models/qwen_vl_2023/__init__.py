@@ -8,8 +8,7 @@ Source: Bai et al., "Qwen-VL", arXiv 2308.12966, and the published configuration
 """
 
 from vlm_agent.models.llama_vit.model import ProjectorKind
-from vlm_agent.models.qwen_vl_2023.resampler import Resampler
-from vlm_agent.models.qwen_vl_2023.tower import QwenVLTower, QwenVLTowerConfig
+from vlm_agent.models.qwen_vl_2023.tower import QwenVLTower, QwenVLTowerConfig, Resampler
 from vlm_agent.sentences.templates import ChatTemplate
 
 __all__ = ["RESAMPLER", "QwenVLTower", "QwenVLTowerConfig", "Resampler"]
