@@ -34,8 +34,8 @@ With gradient checkpointing a layer keeps its input alone, and one layer at a ti
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -74,52 +74,40 @@ class Flops:
 
 
 @dataclass(frozen=True)
-class SourceLoad:
-    """What the encoder of an encoder-decoder reads.
-
-    `pairs`: of a query and a key under bidirectional attention; `cross_pairs`: of a target's token and a source's.
-    `vectors`: screen features; `vector_pairs`: of a source's token and a feature.
-    """
-
-    tokens: int = 0
-    pairs: int = 0
-    cross_pairs: int = 0
-    vectors: int = 0
-    vector_pairs: int = 0
-
-    def __add__(self, other: "SourceLoad") -> "SourceLoad":
-        return SourceLoad(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
-
-    def __mul__(self, times: float) -> "SourceLoad":
-        return SourceLoad(*(round(one * times) for one in astuple(self)))
-
-
-@dataclass(frozen=True)
 class Workload:
     """The input of one or many forward passes.
 
     `tokens`: visual ones and those of sources included; `pairs`: of a query and a key under causal attention;
     `supervised`: tokens with a loss; `screens`: the number of screens of each size, (height, width) in pixels as the
-    model takes them. `source`: for encoder-decoders.
+    model takes them.
+
+    What the encoder of an encoder-decoder reads: `source_tokens`; `source_pairs` of a query and a key under
+    bidirectional attention; `cross_pairs` of a target's token and a source's; `vectors`: screen features;
+    `vector_pairs` of a source's token and a feature.
     """
 
     tokens: int
     pairs: int
     supervised: int
     screens: Mapping[tuple[int, int], float]
-    source: SourceLoad = SourceLoad()
+    source_tokens: int = 0
+    source_pairs: int = 0
+    cross_pairs: int = 0
+    vectors: int = 0
+    vector_pairs: int = 0
 
     def __add__(self, other: "Workload") -> "Workload":
         screens = Counter(self.screens)
         screens.update(other.screens)
-        tokens, pairs = self.tokens + other.tokens, self.pairs + other.pairs
-        return Workload(tokens, pairs, self.supervised + other.supervised, screens, self.source + other.source)
+        return self._with(screens, lambda name: getattr(self, name) + getattr(other, name))
 
     def __mul__(self, times: float) -> "Workload":
         """Counts are rounded, except those of screens."""
-        tokens, pairs, supervised = (round(one * times) for one in (self.tokens, self.pairs, self.supervised))
         screens = Counter({size: count * times for size, count in self.screens.items()})
-        return Workload(tokens, pairs, supervised, screens, self.source * times)
+        return self._with(screens, lambda name: round(getattr(self, name) * times))
+
+    def _with(self, screens: Counter, count: Callable[[str], int]) -> "Workload":
+        return Workload(**{one.name: screens if one.name == "screens" else count(one.name) for one in fields(self)})
 
 
 NO_WORK = Workload(tokens=0, pairs=0, supervised=0, screens={})

@@ -7,7 +7,7 @@ from helpers.models import tiny_auto_ui
 
 from vlm_agent.models.auto_ui.cost import AutoUiCost
 from vlm_agent.models.auto_ui.family import collate
-from vlm_agent.models.cost import NO_WORK, Precision, SourceLoad, Workload
+from vlm_agent.models.cost import NO_WORK, Precision, Workload
 from vlm_agent.models.family import family_of
 from vlm_agent.models.weights.adapters import choose_trained_weights
 from vlm_agent.recipe.model import Lora, TrainedParts
@@ -28,8 +28,8 @@ def test_a_workload_counts_sentences_without_padding_and_adds_up():
     loads = [cost.workload(collate([one])) for one in sentences]
     assert cost.workload(on_meta) == sum(loads, NO_WORK)
     source, target = batch["source_lengths"][1], batch["target_lengths"][1]
-    read = SourceLoad(source, source**2, source * target, 6, source * 6)
-    assert loads[1] == Workload(source + target, target * (target + 1) // 2, target, {}, read)
+    read = (source, source**2, source * target, 6, source * 6)
+    assert loads[1] == Workload(source + target, target * (target + 1) // 2, target, {}, *read)
     assert loads[1] * 3 == loads[1] + loads[1] + loads[1]
 
 

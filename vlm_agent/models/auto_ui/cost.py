@@ -25,7 +25,6 @@ from vlm_agent.models.cost import (
     CostModel,
     Flops,
     Precision,
-    SourceLoad,
     Workload,
     causal_pairs,
     linear_flops,
@@ -40,14 +39,17 @@ Map = tuple[int, int]
 def workload(sources: Sequence[int], targets: Sequence[int], vectors: Sequence[int]) -> Workload:
     """The workload of sentences with these numbers of source tokens, target tokens and feature vectors."""
     source, target, seen = (np.asarray(counts, np.int64) for counts in (sources, targets, vectors))
-    read = SourceLoad(
-        tokens=int(source.sum()),
-        pairs=int((source**2).sum()),
+    return Workload(
+        tokens=int(source.sum() + target.sum()),
+        pairs=causal_pairs(target),
+        supervised=int(target.sum()),
+        screens={},
+        source_tokens=int(source.sum()),
+        source_pairs=int((source**2).sum()),
         cross_pairs=int((source * target).sum()),
         vectors=int(seen.sum()),
         vector_pairs=int((source * seen).sum()),
     )
-    return Workload(read.tokens + int(target.sum()), causal_pairs(target), int(target.sum()), {}, read)
 
 
 @dataclass(frozen=True)
@@ -90,37 +92,37 @@ class AutoUiCost(CostModel):
         )
 
     def _encoder(self, load: Workload, train: TrainedParts, rank: int, reached: Reached) -> Flops:
-        kind, rows, layers = train.language_model, load.source.tokens, self.encoder_layers
+        kind, rows, layers = train.language_model, load.source_tokens, self.encoder_layers
         lowest = linear_flops(self._projections, rows, kind, rank, reached.first or kind == "full")
         others = linear_flops(self._projections, rows, kind, rank, reached.encoded) * (layers - 1)
         later = linear_flops([self._output, *self._feed_forward], rows, kind, rank, reached.encoded) * layers
-        attention = _attention(self.inner, load.source.pairs, reached.encoded, reached.encoded) * layers
+        attention = _attention(self.inner, load.source_pairs, reached.encoded, reached.encoded) * layers
         return lowest + others + later + attention
 
     def _decoder(self, load: Workload, train: TrainedParts, rank: int, reached: Reached) -> Flops:
         """The first layer's self-attention precedes the encoder's states; everything after its cross-attention depends
         on them."""
-        kind, rows, others = train.language_model, load.tokens - load.source.tokens, self.decoder_layers - 1
+        kind, rows, others = train.language_model, load.tokens - load.source_tokens, self.decoder_layers - 1
         query, key_value = self._projections[:1], self._projections[1:]
         after = [self._output, *self._feed_forward]
         first = linear_flops(self._projections, rows, kind, rank, reached.first or kind == "full")
         first += linear_flops([self._output, *query], rows, kind, rank, reached.encoded)
         first += _attention(self.inner, load.pairs, reached.encoded, reached.encoded)
-        first += _attention(self.inner, load.source.cross_pairs, reached.encoded, reached.fused)
+        first += _attention(self.inner, load.cross_pairs, reached.encoded, reached.fused)
         later = linear_flops([*self._projections, self._output, *query], rows, kind, rank, reached.fused)
-        later += _attention(self.inner, load.pairs + load.source.cross_pairs, reached.fused, reached.fused)
+        later += _attention(self.inner, load.pairs + load.cross_pairs, reached.fused, reached.fused)
         every = linear_flops(after, rows, kind, rank, reached.fused)
-        every += linear_flops(key_value, load.source.tokens, kind, rank, reached.fused)
+        every += linear_flops(key_value, load.source_tokens, kind, rank, reached.fused)
         return first + later * others + every * (others + 1)
 
     def _fusion(self, load: Workload, train: TrainedParts, rank: int, reached: Reached) -> Flops:
-        kind, square, source = train.projector, (self.width, self.width), load.source
+        kind, square = train.projector, (self.width, self.width)
         trained = kind != "frozen"
-        vectors = linear_flops([(self.size, self.width)], source.vectors, kind, rank, False)
-        vectors += linear_flops([square, square], source.vectors, kind, rank, trained)
-        query = linear_flops([square], source.tokens, kind, rank, reached.encoded)
-        mixed = linear_flops([square, (2 * self.width, self.width)], source.tokens, kind, rank, reached.fused)
-        return vectors + query + mixed + _attention(self.width, source.vector_pairs, reached.fused, trained)
+        vectors = linear_flops([(self.size, self.width)], load.vectors, kind, rank, False)
+        vectors += linear_flops([square, square], load.vectors, kind, rank, trained)
+        query = linear_flops([square], load.source_tokens, kind, rank, reached.encoded)
+        mixed = linear_flops([square, (2 * self.width, self.width)], load.source_tokens, kind, rank, reached.fused)
+        return vectors + query + mixed + _attention(self.width, load.vector_pairs, reached.fused, trained)
 
     @property
     def _projections(self) -> list[Map]:
@@ -138,18 +140,18 @@ class AutoUiCost(CostModel):
     def activation_bytes(
         self, load: Workload, train: TrainedParts, lora: Lora, precision: Precision, checkpointing: bool
     ) -> int:
-        source, reached = load.source, Reached.by(train)
-        encoder = source.tokens * self.token_bytes(train, lora, precision) + self.score_bytes(source.pairs, precision)
-        decoder = (load.tokens - source.tokens) * self.token_bytes(train, lora, precision, cross=True)
-        decoder += source.tokens * self.cross_bytes(train, precision)
-        decoder += self.score_bytes(load.pairs + source.cross_pairs, precision)
+        source, reached = load.source_tokens, Reached.by(train)
+        encoder = source * self.token_bytes(train, lora, precision) + self.score_bytes(load.source_pairs, precision)
+        decoder = (load.tokens - source) * self.token_bytes(train, lora, precision, cross=True)
+        decoder += source * self.cross_bytes(train, precision)
+        decoder += self.score_bytes(load.pairs + load.cross_pairs, precision)
         fusion = self.fusion_bytes(load, precision) if reached.fused else 0
         logits = logit_bytes(self.vocabulary, precision, load.supervised)
         if not checkpointing:
             encoders = self.encoder_layers * encoder if reached.encoded else encoder
             return round(encoders + fusion + (self.decoder_layers if reached.fused else 1) * decoder + logits)
         state = self.width * (2 if precision.frozen_bf16 else 4)
-        kept = state * (self.encoder_layers * source.tokens + self.decoder_layers * (load.tokens - source.tokens))
+        kept = state * (self.encoder_layers * source + self.decoder_layers * (load.tokens - source))
         return round(kept + max(encoder, decoder) + fusion + logits)
 
     def token_bytes(self, train: TrainedParts, lora: Lora, precision: Precision, cross: bool = False) -> int:
@@ -176,8 +178,8 @@ class AutoUiCost(CostModel):
 
     def fusion_bytes(self, load: Workload, precision: Precision) -> int:
         """Inputs of the maps, queries, keys, values, both sides of the gate and the gate."""
-        source, width = load.source, precision.bytes
-        return source.tokens * self.width * (6 * width + 3 * 4) + source.vectors * width * (self.size + 3 * self.width)
+        width, source = precision.bytes, load.source_tokens * self.width
+        return source * (6 * width + 3 * 4) + load.vectors * width * (self.size + 3 * self.width)
 
 
 def _attention(width: int, pairs: int, queries: bool, others: bool) -> Flops:

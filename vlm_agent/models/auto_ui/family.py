@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -212,35 +212,31 @@ class AutoUiFamily(ModelFamily):
         return self.prepare(model)
 
     def initialise(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, language: LanguageVocabulary
+        self, model: Any, tokenizer: PreTrainedTokenizerBase, language: LanguageVocabulary
     ) -> PreTrainedModel:
-        own = _own(model)
+        own = model
         if own.words_of is not None:
             copy_coordinates(own.words_of, own, tokenizer, language)
         return model
 
-    def notes(self, model: PreTrainedModel) -> Sequence[str]:
-        return _own(model).notes
+    def notes(self, model: Any) -> Sequence[str]:
+        return model.notes
 
-    def prepare(self, model: PreTrainedModel) -> PreTrainedModel:
+    def prepare(self, model: Any) -> PreTrainedModel:
         _check_dtype(model, "the model")
         return model
 
     def processor(self, config: PretrainedConfig) -> Processor:
         return Processor(_NO_SCREENS, PLAIN, collate, sentence_kinds=("chain_of_actions",))
 
-    def decoder(self, model: PreTrainedModel) -> AutoUiDecoder:
-        return AutoUiDecoder(_own(model))
+    def decoder(self, model: Any) -> AutoUiDecoder:
+        return AutoUiDecoder(model)
 
     def cost(self, config: PretrainedConfig) -> AutoUiCost:
         return AutoUiCost(cast("AutoUiConfig", config))
 
 
 AUTO_UI = AutoUiFamily()
-
-
-def _own(model: PreTrainedModel) -> AutoUi:
-    return cast("AutoUi", model)
 
 
 def _origin(recipe: ModelRecipe) -> tuple[Source, FeatureSettings]:

@@ -193,17 +193,15 @@ class LlamaViTFamily(ModelFamily):
         return self.prepare(to_dtype(model, dtype))
 
     def initialise(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, language: LanguageVocabulary
+        self, model: Any, tokenizer: PreTrainedTokenizerBase, language: LanguageVocabulary
     ) -> PreTrainedModel:
         dtype = model.dtype
-        initialise(
-            to_dtype(_own(model), torch.float32), tokenizer, language
-        )  # its decompositions do not support bfloat16
+        initialise(to_dtype(model, torch.float32), tokenizer, language)  # its decompositions do not support bfloat16
         return to_dtype(model, dtype)
 
-    def prepare(self, model: PreTrainedModel) -> PreTrainedModel:
-        choose_attention(_own(model).vision, _own(model).language_model)
-        exact_depthwise(_own(model).vision)
+    def prepare(self, model: Any) -> PreTrainedModel:
+        choose_attention(model.vision, model.language_model)
+        exact_depthwise(model.vision)
         return model
 
     def processor(self, config: PretrainedConfig) -> Processor:
@@ -211,18 +209,14 @@ class LlamaViTFamily(ModelFamily):
         screens = FixedScreens(config.screen_size, config.tokens_per_screen, bicubic=kind.bicubic)
         return Processor(screens, kind.template, collate, config.visual_grid if config.element_loss else None)
 
-    def decoder(self, model: PreTrainedModel) -> LlamaViTDecoder:
-        return LlamaViTDecoder(_own(model))
+    def decoder(self, model: Any) -> LlamaViTDecoder:
+        return LlamaViTDecoder(model)
 
     def cost(self, config: PretrainedConfig) -> LlamaViTCost:
         return LlamaViTCost(cast("LlamaViTConfig", config))
 
 
 LLAMA_VIT = LlamaViTFamily()
-
-
-def _own(model: PreTrainedModel) -> LlamaViT:
-    return cast("LlamaViT", model)
 
 
 def collate(sentences: list[Sentence]) -> dict:

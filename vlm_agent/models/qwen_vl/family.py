@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import torch
 from accelerate.utils import send_to_device
@@ -100,13 +100,13 @@ class QwenVLFamily(ModelFamily):
         config.max_pixels = MAX_PIXELS if recipe.max_pixels is None else recipe.max_pixels
         return config
 
-    def prepare(self, model: PreTrainedModel) -> PreTrainedModel:
-        vision = _rows(model).vision
-        choose_attention(vision, _rows(model).language_model)
+    def prepare(self, model: Any) -> PreTrainedModel:
+        vision = model.vision
+        choose_attention(vision, model.language_model)
         use_fast_kernels(vision)
         return model
 
-    def save_for_serving(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    def save_for_serving(self, model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
         """Also preprocessor_config.json, the image processor: this model's own limits of pixels, mean and deviation.
 
         Published checkpoints have such files too. Theirs have other limits of pixels, and a repetition penalty, which
@@ -114,7 +114,7 @@ class QwenVLFamily(ModelFamily):
         """
         if model.config.model_type not in PROCESSOR_MAPPING_NAMES:
             return
-        content = json.dumps(_image_processor(_rows(model)), indent=2)
+        content = json.dumps(_image_processor(model), indent=2)
         (folder / PREPROCESSOR_FILE).write_text(f"{content}\n", encoding="utf-8")
         ends = dict.fromkeys([tokenizer.convert_tokens_to_ids(CHAT_TURNS.end), tokenizer.eos_token_id])
         write_tokenizer_of_servers(tokenizer, CHAT_TEMPLATE, folder, eos_token_id=[*ends])
@@ -124,15 +124,11 @@ class QwenVLFamily(ModelFamily):
         screens = FittedScreens(*_pixel_limits(config), vision.patch_size * vision.spatial_merge_size)
         return Processor(screens, CHAT_TURNS, QwenVLCollator(config))
 
-    def decoder(self, model: PreTrainedModel) -> QwenVLDecoder:
-        return QwenVLDecoder(_rows(model))
+    def decoder(self, model: Any) -> QwenVLDecoder:
+        return QwenVLDecoder(model)
 
     def cost(self, config: PretrainedConfig) -> QwenVLCost:
         return QwenVLCost(config, self.tower)
-
-
-def _rows(model: PreTrainedModel) -> ReadsScreens:
-    return cast("ReadsScreens", model)
 
 
 def _pixel_limits(config: PretrainedConfig) -> tuple[int, int]:
