@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from vlm_agent.agents.llm.prompts import pixels_of
-from vlm_agent.agents.read_screens.reader import ScreenReader
+from vlm_agent.agents.read_screens import ScreenReader
 from vlm_agent.agents.vision_tasker.prompts import PromptLanguage, Shown
 from vlm_agent.drawing.marks import numbered
 from vlm_agent.episodes import Screen, UiElement
