@@ -12,8 +12,8 @@ from shipped_weights.icons.drawn import draw
 from shipped_weights.icons.fonts import Icon, icons_of
 from shipped_weights.icons.loop import LoopSettings, train
 from shipped_weights.icons.tiny import KNOWN, check_sets
-from vlm_agent.screens.icons.clip.model import Clip, description, load
-from vlm_agent.screens.icons.meanings import MEANINGS
+from vlm_agent.screens.icons import MEANINGS
+from vlm_agent.screens.icons.clip import Clip, description, load
 
 if TYPE_CHECKING:
     from rich.console import Console

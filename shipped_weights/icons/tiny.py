@@ -14,10 +14,10 @@ from shipped_weights.icons.drawn import draw, pick
 from shipped_weights.icons.fonts import HELD_OUT, SETS, SIMULATED, Icon, icons_of
 from shipped_weights.icons.loop import LoopSettings, train
 from vlm_agent.errors import RecipeError
+from vlm_agent.screens.icons import MEANINGS
+from vlm_agent.screens.icons import tiny as weights
 from vlm_agent.screens.icons.crops import normalised
-from vlm_agent.screens.icons.meanings import MEANINGS
-from vlm_agent.screens.icons.tiny import weights
-from vlm_agent.screens.icons.tiny.network import SIDE, Network, channels_last
+from vlm_agent.screens.icons.tiny import SIDE, Network, channels_last
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from vlm_agent.screens.widgets.tiny.maps import Targets
+from shipped_weights.widgets.targets import Targets
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,12 @@ from safetensors.torch import save_file
 
 from shipped_weights.widgets.loss import Losses, losses
 from shipped_weights.widgets.settings import WidgetTraining
+from shipped_weights.widgets.targets import targets
 from vlm_agent.episodes import WIDGET_KINDS, Widget
 from vlm_agent.errors import CheckpointError, TrainingError
 from vlm_agent.files import atomic_write, write_json
 from vlm_agent.files.jobs import Job
-from vlm_agent.screens.widgets.tiny.maps import targets
-from vlm_agent.screens.widgets.tiny.network import STRIDE, Network
-from vlm_agent.screens.widgets.tiny.pictures import Picture, batch, scaled
-from vlm_agent.screens.widgets.tiny.weights import Weights, read_weights, write_weights
+from vlm_agent.screens.widgets.tiny import STRIDE, Network, PhoneWidgetsTiny, Picture, batch, scaled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,8 +76,7 @@ def _train(settings: WidgetTraining, samples: Callable[[int], Sample], console: 
             meter = {}
         if state.step % settings.save_steps == 0 and state.step < settings.steps:
             _save(folder / CHECKPOINT_FILE, state)
-    weights = Weights(state.network.state_dict(), settings.side, WITH_STATE)
-    write_weights(folder / MODEL_FILE, weights)
+    PhoneWidgetsTiny(state.network, settings.side, WITH_STATE).write(folder / MODEL_FILE)
     screens = settings.steps * settings.batch_size
     write_json(folder / SUMMARY_FILE, {"steps": settings.steps, "screens": screens, "seconds": round(state.seconds)})
     (folder / CHECKPOINT_FILE).unlink(missing_ok=True)
@@ -93,7 +90,8 @@ def _train(settings: WidgetTraining, samples: Callable[[int], Sample], console: 
 
 def _initial(settings: WidgetTraining) -> _State:
     torch.manual_seed(settings.seed)
-    network = Network(len(WIDGET_KINDS)) if settings.start is None else read_weights(Path(settings.start)).network()
+    start = None if settings.start is None else PhoneWidgetsTiny.load(Path(settings.start))
+    network = Network(len(WIDGET_KINDS)) if start is None else start.network.train()
     network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     decayed = [value for value in network.parameters() if value.dim() > 1]
     others = [value for value in network.parameters() if value.dim() <= 1]

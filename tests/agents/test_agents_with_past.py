@@ -9,7 +9,7 @@ from helpers.data.thoughts import ALL, with_texts
 from helpers.models import families
 from helpers.runs import served_qwen
 
-from vlm_agent.agents import answer_episodes, answer_step_by_step, demonstrated
+from vlm_agent.agents import answer_step_by_step, demonstrated
 from vlm_agent.agents.as_trained import trained_messages
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.vlm.agent import VlmAgent
@@ -48,7 +48,7 @@ def test_batched_steps_answer_as_each_step_alone(model, past, control):
     for thoughts in (False, True):
         one = agent(model, past, thoughts)
         controlled = one if control is None else ControlledAgent(one, CONTROLS[control])
-        assert answer_episodes(controlled, EPISODES)[0] == answer_step_by_step(controlled, EPISODES)
+        assert controlled.answer_episodes(EPISODES)[0] == answer_step_by_step(controlled, EPISODES)
 
 
 def test_a_trained_agent_answers_each_step(model):

@@ -9,7 +9,7 @@ from helpers.data.plans import FORMS, with_plans
 from helpers.data.thoughts import with_texts
 from helpers.models import families
 
-from vlm_agent.agents import answer_episodes, answer_step_by_step
+from vlm_agent.agents import answer_step_by_step
 from vlm_agent.agents.agent import Turn, demonstrated, episode_of
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.endpoint import EndpointSettings
@@ -63,7 +63,7 @@ def test_batched_steps_answer_as_each_step_alone(d_pot, static, form, control):
     model = static if "static" in form else d_pot
     for one in (agent(model, form), agent(model, form, 1, CoatRecipe(think=True, max_tokens=10))):
         controlled = one if control is None else ControlledAgent(one, CONTROLS[control])
-        batched = answer_episodes(controlled, EPISODES)[0]
+        batched = controlled.answer_episodes(EPISODES)[0]
         assert batched == answer_step_by_step(controlled, EPISODES)
         assert len({answer.text for answers in batched for answer in answers}) > 1
 

@@ -11,7 +11,7 @@ from helpers.models import families
 from helpers.runs import auto_ui_run
 
 from vlm_agent.action_languages.auto_ui import AutoUiLanguage
-from vlm_agent.agents import answer_episodes, answer_step_by_step
+from vlm_agent.agents import answer_step_by_step
 from vlm_agent.agents.agent import Turn, demonstrated, episode_of
 from vlm_agent.agents.auto_ui.agent import AutoUiAgent
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent, controls_of
@@ -63,7 +63,7 @@ def under(control: str | None, agent):
 def test_batched_trajectories_answer_as_each_step_alone(model, control):
     agent = under(control, vlm(model))
     alone = answer_step_by_step(agent, [*RECORDED, *WITHOUT, SOME])
-    assert answer_episodes(agent, [*RECORDED, *WITHOUT, SOME])[0] == alone
+    assert agent.answer_episodes([*RECORDED, *WITHOUT, SOME])[0] == alone
     answers = [answer for answers in alone for answer in answers]
     assert len({answer.text for answer in answers}) > 2
     assert all(answer.notes is not None for answer in answers)
@@ -170,7 +170,7 @@ def test_batched_steps_answer_as_each_step_alone(auto_ui, control):
     agent = under(control, auto_ui)
     alone = answer_step_by_step(agent, RECORDED + WITHOUT)
     for batch_size in (3, 32):
-        together = answer_episodes(under(control, replace(auto_ui, batch_size=batch_size)), RECORDED + WITHOUT)
+        together = under(control, replace(auto_ui, batch_size=batch_size)).answer_episodes(RECORDED + WITHOUT)
         assert together == [alone]
     assert len({answer.text for answers in alone for answer in answers}) > 2
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from vlm_agent.agents import Answer, answer_step_by_step, demonstrated
+from vlm_agent.agents import Agent, Answer, answer_step_by_step, demonstrated
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.episodes import Action, Episode, Step, recorded_screen
 
@@ -40,7 +40,7 @@ def test_texts_that_are_not_recorded_are_absent_and_the_first_screen_has_no_resu
     ]
 
 
-class Recorder:
+class Recorder(Agent):
     """Answers nothing, and keeps what it read."""
 
     def __init__(self):

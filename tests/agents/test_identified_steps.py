@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 import pytest
 from helpers import tiny
 
-from vlm_agent.agents import Answer, answer_episodes
+from vlm_agent.agents import Agent, Answer
 from vlm_agent.agents.agent import demonstrated, episode_of
 from vlm_agent.agents.controls import CONTROLS, controlled, visible_parts
-from vlm_agent.agents.read_screens import ScreenReader, with_read_elements
+from vlm_agent.agents.read_screens import ReadingAgent, ScreenReader
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading
 from vlm_agent.devices.acting.guard import Guard
@@ -22,7 +22,7 @@ ALL = [(episode.id, number) for episode in EPISODES for number in range(len(epis
 
 
 @dataclass
-class Watching:
+class Watching(Agent):
     """Records the step of every call, and those of its history."""
 
     seen: list = field(default_factory=list)
@@ -40,9 +40,9 @@ def test_recorded_steps_are_identified_also_under_every_control_and_with_read_el
     agent = watching = Watching()
     if reads:
         monkeypatch.setattr(ScreenReader, "elements", lambda self, pixels: ())
-        agent = with_read_elements(agent, ScreenReader(Readers()))
+        agent = ReadingAgent(agent, ScreenReader(Readers()))
     agent = agent if control is None else controlled(agent, CONTROLS[control])
-    answer_episodes(agent, EPISODES)
+    agent.answer_episodes(EPISODES)
     assert sorted(watching.seen) == ALL
     if control != "no_history":
         assert watching.history == [list(range(number)) for _, number in watching.seen]

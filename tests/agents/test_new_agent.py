@@ -36,7 +36,7 @@ class Call:
 
 
 @dataclass
-class DummyAgent:
+class DummyAgent(Agent):
     """Taps the element with index `element`, then declares the goal complete."""
 
     element: int

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.action_languages.element_index import ElementIndexLanguage
-from vlm_agent.agents import answer_episodes, answer_step_by_step, demonstrated
+from vlm_agent.agents import answer_step_by_step, demonstrated
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.vlm.agent import VlmAgent, batches
 from vlm_agent.episodes import Action, Episode, UiElement, recorded_screen
@@ -97,7 +97,7 @@ def test_batched_episodes_have_the_same_tokens_as_step_by_step(model, control, c
     )
     for batch_tokens in (1, 400, 1 << 20):  # batches of one, some and all episodes
         batched = under(control, replace(agent, batch_tokens=batch_tokens))
-        assert decoded_ids(batched, monkeypatch, lambda agent: flat(answer_episodes(agent, EPISODES)[0])) == stepwise
+        assert decoded_ids(batched, monkeypatch, lambda agent: flat(agent.answer_episodes(EPISODES)[0])) == stepwise
 
 
 def test_the_tokens_equal_those_of_generate(model, monkeypatch):

@@ -17,8 +17,8 @@ from helpers.agents.understood import understood
 from helpers.phones.browser_phone import needs_browser, tap
 from helpers.phones.replay import replay
 
+from vlm_agent.agents import read_screens
 from vlm_agent.agents.agent import Diagnostics
-from vlm_agent.agents.read_screens import reader
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.cli import FAILED, INTERRUPTED, OK, USAGE, act, main
 from vlm_agent.cli.demo_stages import FULL, SEED
@@ -150,7 +150,7 @@ def test_without_a_task_the_goal_is_that_of_the_option(run, tmp_path):
 
 def test_with_elements_read_from_pixels_a_goal_to_buy_counts_where_no_text_was_read(run, monkeypatch, capsys):
     shown = understood(Part(0, "text", (0.1, 0.1, 0.05, 0.3), "Blue chair"))
-    monkeypatch.setattr(reader, "understand", lambda pixels, readers: shown)
+    monkeypatch.setattr(read_screens, "understand", lambda pixels, readers: shown)
     actions = [Action.tap(0.9, 0.9), Action.complete()]
     assert run(actions, "--goal", "buy a chair", "--elements", "read") == FAILED
     assert "could spend money: the goal mentions 'buy'" in capsys.readouterr().out

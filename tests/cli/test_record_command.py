@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from vlm_agent.agents import read_screens
 from vlm_agent.agents.llm.demonstrations import Demonstrations
-from vlm_agent.agents.read_screens import reader
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.cli import FAILED, OK, USAGE, main
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
@@ -181,9 +181,9 @@ class TwoSwitches:
 
 
 def test_with_read_elements_a_touch_of_the_label_of_a_switch_has_its_name(tmp_path, monkeypatch, capsys):
-    reader._reader.cache_clear()
+    read_screens._reader.cache_clear()
     readers = LoadedReaders(TwoSwitches(), TwoSwitches())
-    monkeypatch.setattr(reader, "understand", lambda pixels, _: understand(pixels, readers))
+    monkeypatch.setattr(read_screens, "understand", lambda pixels, _: understand(pixels, readers))
     store, folder = tmp_path / "shown.sqlite", tmp_path / "trace"
     touches = [Action.tap(0.515, x) for x in (0.15, 0.85)]
     with TraceWriter(folder, Heading("1", "a goal", "agent", "phone")) as writer:

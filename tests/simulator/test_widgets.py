@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from vlm_agent.agents import Answer
+from vlm_agent.agents import Agent, Answer
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading
 from vlm_agent.devices.acting.guard import Guard
@@ -95,7 +95,7 @@ def test_a_canvas_refuses_an_unknown_kind_and_ignores_what_is_outside_the_clip()
     assert [widget.box for widget in canvas.widgets()] == [(100 / 448, 0.0, 15 / 448, 50 / 208)]
 
 
-class Looking:
+class Looking(Agent):
     """Taps the middle of the screen, and keeps the screens that it was shown."""
 
     def __init__(self):

@@ -1,9 +1,10 @@
-"""The protocol of an agent: its inputs, its answers, and the settings that build it."""
+"""An agent: its inputs, its answers, and the settings that build it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Self
 
 from vlm_agent.action_languages import LanguageSettings, default_settings
 from vlm_agent.agents.lessons import Lesson
@@ -116,85 +117,66 @@ class Turn:
     failed: bool = False
 
 
-class Agent(Protocol):
-    """Decides the next action from the goal, the earlier steps and the current screen.
-
-    `act` must be stateless: its arguments are its only input. One object serves all episodes and controls, with steps
-    in any order, and must be thread-safe (`evaluate --online --workers`). `screen.episode` and `screen.step` identify
-    the step, on recorded episodes and on phones.
-    """
-
-    def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer: ...
-
-
-@runtime_checkable
-class BatchedAgent(Agent, Protocol):
-    """An agent that answers whole episodes in batches, faster than step by step."""
-
-    def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
-        """Answers as [run][episode][step]; see the function `answer_episodes` below."""
-        ...
-
-
-@runtime_checkable
-class PreparingAgent(BatchedAgent, Protocol):
-    """A batched agent whose work before the model, such as resizing screens, can be done in other processes."""
-
-    def preparation(self) -> "Preparation | None":
-        """A picklable function without a model, from an episode to an input of `answer_prepared`.
-
-        None if the agent has no such work.
-        """
-        ...
-
-    def answer_prepared(self, prepared: Sequence[Any], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
-        """`answer_episodes` for the episodes that `prepared` were computed from."""
-        ...
-
-
-@runtime_checkable
-class PricedAgent(Agent, Protocol):
-    """An agent whose calls cost money or tokens: commands print its estimate first, and its spending last."""
-
-    def estimate(self, episodes: Sequence[Episode], steps: int) -> str:
-        """A line on the cost of `steps` steps like those of `episodes`."""
-        ...
-
-    def spending(self) -> str:
-        """A line on the cost so far."""
-        ...
-
-
-@runtime_checkable
-class StoppableAgent(Agent, Protocol):
-    """An agent whose calls of other threads can be ended early, at Ctrl-C."""
-
-    def stop(self) -> None:
-        """No further request is sent; later calls raise an error of the agent."""
-        ...
-
-
+Preparation = Callable[[Episode], Any]
 Judge = Callable[[Action, Step], bool]
 """Whether an action is right at a recorded step."""
 
 
-@runtime_checkable
-class JudgedAgent(Agent, Protocol):
-    """An agent that may ask whether its action is right (gold feedback). An evaluation on recorded episodes provides
-    the judge."""
+class Agent(ABC):
+    """Decides the next action from the goal, the earlier steps and the current screen.
 
-    def judged_by(self, judge: Judge) -> Self: ...
+    `act` is enough; the other methods have defaults. It must be stateless: its arguments are its only input. One object
+    serves all episodes and controls, with steps in any order, and must be thread-safe (`evaluate --online --workers`).
+    `screen.episode` and `screen.step` identify the step, on recorded episodes and on phones.
+    """
+
+    @abstractmethod
+    def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer: ...
+
+    def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
+        """Teacher-forced answers to every step of every episode: [run][episode][step].
+
+        Each step is answered after its demonstrated history. Run 0 is the agent itself, run n its n-th variant. Raises
+        UserError for an unknown variant. An agent may answer in batches, faster than step by step.
+        """
+        if variants:
+            raise UserError(f"this agent has no variant {variants[0]!r}; run it without variants")
+        return [answer_step_by_step(self, episodes)]
+
+    def preparation(self) -> Preparation | None:
+        """The work before the model, such as resizing screens, that can be done in other processes: a picklable
+        function without a model, from an episode to an input of `answer_prepared`. None without such work."""
+        return None
+
+    def answer_prepared(self, prepared: Sequence[Any], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
+        """`answer_episodes` for the episodes that `prepared` were computed from."""
+        raise NotImplementedError
+
+    def without_sight(self) -> "Agent | None":
+        """The agent, reading no screen, for controls that hide screens from an agent that reads them as text. None if
+        grey pixels hide from it what the control is to hide."""
+        return None
+
+    def judged_by(self, judge: Judge) -> "Agent":
+        """The agent, which may ask whether its action is right (gold feedback): an evaluation on recorded episodes
+        provides the judge."""
+        return self
+
+    def estimate(self, sample: Callable[[], Sequence[Episode]], steps: int) -> str | None:
+        """A line on the cost of `steps` steps like those of the sample, which commands print first; None for an agent
+        whose calls cost nothing."""
+        return None
+
+    def spending(self) -> str:
+        """A line on the cost so far, of an agent with an estimate."""
+        raise NotImplementedError
+
+    def stop(self) -> None:  # noqa: B027 (most agents have nothing to stop)
+        """At Ctrl-C: calls of other threads send no further request, and later ones raise an error of the agent."""
 
 
 GREY_PIXELS = "pixels are grey; elements of the phone or data set, activity and recorded texts stay"
-"""What the control `grey_screens` is for an agent that is not a `TextAgent`."""
-
-Preparation = Callable[[Episode], Any]
-
-
-def preparation_of(agent: Agent) -> Preparation | None:
-    """The preparation of a `PreparingAgent`, else None."""
-    return agent.preparation() if isinstance(agent, PreparingAgent) else None
+"""What the control `grey_screens` is for an agent whose `without_sight` is None."""
 
 
 class AgentSettings(Section):
@@ -204,7 +186,7 @@ class AgentSettings(Section):
     """
 
     VARIANTS: ClassVar[tuple[str, ...]] = ()
-    """Names of the variants that `BatchedAgent.answer_episodes` answers together with the agent."""
+    """Names of the variants that `Agent.answer_episodes` answers together with the agent."""
 
     SENTENCES: ClassVar[tuple[str, ...]] = ()
     """Kinds of sentences (`data.sentences` of a recipe). A run that was trained on one of them is run by this agent."""
@@ -284,21 +266,6 @@ class AgentSettings(Section):
     def load(self) -> Agent:
         """The agent of these settings."""
         raise NotImplementedError
-
-
-def answer_episodes(
-    agent: Agent, episodes: Sequence[Episode], variants: Sequence[str] = ()
-) -> list[list[list[Answer]]]:
-    """Teacher-forced answers to every step of every episode: [run][episode][step].
-
-    Each step is answered after its demonstrated history. Run 0 is the agent itself, run n its n-th variant. A
-    `BatchedAgent` answers with its own method, any other agent step by step. Raises UserError for an unknown variant.
-    """
-    if isinstance(agent, BatchedAgent):
-        return agent.answer_episodes(episodes, variants)
-    if variants:
-        raise UserError(f"this agent has no variant {variants[0]!r}; run it without variants")
-    return [answer_step_by_step(agent, episodes)]
 
 
 def answer_step_by_step(

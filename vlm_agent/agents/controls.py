@@ -5,20 +5,10 @@ The difference between the scores of an agent and of its control shows how much 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from vlm_agent.agents.agent import (
-    Agent,
-    Answer,
-    Preparation,
-    PreparingAgent,
-    StoppableAgent,
-    Turn,
-    answer_episodes,
-    preparation_of,
-)
+from vlm_agent.agents.agent import Agent, Answer, Preparation, Turn
 from vlm_agent.episodes import Episode, Screen, Step
 from vlm_agent.errors import UserError
 from vlm_agent.sentences.thoughts import with_shuffled_results, with_shuffled_texts
@@ -72,24 +62,15 @@ def controls_of(text_inputs: Sequence[str], chosen: bool | Sequence[str] = True)
     return tuple(name for name in names if name in chosen)
 
 
-@runtime_checkable
-class TextAgent(Agent, Protocol):
-    """An agent that may read screens as text, which a control of pixels would not hide."""
-
-    def without_sight(self) -> Agent | None:
-        """The agent, reading no screen; None if grey pixels hide from it what the control is to hide."""
-        ...
-
-
 def controlled(agent: Agent, control: Control) -> Agent:
     """`agent` under `control`. Answers of a text model without sight are decoded on the true screen, as in training."""
-    blind = agent.without_sight() if control.screen is not None and isinstance(agent, TextAgent) else None
+    blind = None if control.screen is None else agent.without_sight()
     return ControlledAgent(agent, control) if blind is None else ControlledAgent(blind, replace(control, screen=None))
 
 
 @dataclass(frozen=True)
-class ControlledAgent:
-    """`agent` under `control`. A `BatchedAgent` still answers in batches, because the control changes its episodes."""
+class ControlledAgent(Agent):
+    """`agent` under `control`. It still answers in batches, because the control changes its episodes."""
 
     agent: Agent
     control: Control
@@ -105,25 +86,23 @@ class ControlledAgent:
 
     def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
         parts = [visible_parts(episode, self.control) for episode in episodes]
-        by_run = answer_episodes(self.agent, [part for each in parts for part in each], variants)
+        by_run = self.agent.answer_episodes([part for each in parts for part in each], variants)
         return [_by_episode(answers, parts) for answers in by_run]
 
     def preparation(self) -> Preparation | None:
-        preparation = preparation_of(self.agent)
+        preparation = self.agent.preparation()
         return None if preparation is None else ControlledPreparation(self.control, preparation)
 
     def answer_prepared(self, prepared: Sequence[list], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
-        agent = cast("PreparingAgent", self.agent)  # otherwise `preparation` is None and this is not called
-        by_run = agent.answer_prepared([part for each in prepared for part in each], variants)
+        by_run = self.agent.answer_prepared([part for each in prepared for part in each], variants)
         return [_by_episode(answers, prepared) for answers in by_run]
 
     def without_sight(self) -> "ControlledAgent | None":
-        blind = self.agent.without_sight() if isinstance(self.agent, TextAgent) else None
+        blind = self.agent.without_sight()
         return None if blind is None else replace(self, agent=blind)
 
     def stop(self) -> None:
-        if isinstance(self.agent, StoppableAgent):
-            self.agent.stop()
+        self.agent.stop()
 
     def _changed(self, screen: Screen) -> Screen:
         return _controlled_screen(screen, self.control)

@@ -55,7 +55,7 @@ _TASK = (
 
 
 @dataclass(frozen=True)
-class EndpointAgent:
+class EndpointAgent(Agent):
     """`chat`: as `Calls`, replies are kept on disk, and a request is sent once.
 
     `past_screens`: the number of earlier screens in the prompt; older actions are written as text.

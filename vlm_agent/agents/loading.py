@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vlm_agent.agents import AGENTS, Agent, AgentSettings, PricedAgent
+from vlm_agent.agents import AGENTS, Agent, AgentSettings
 from vlm_agent.agents.of_run import run_of
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import UserError
@@ -87,9 +87,9 @@ def load_agent(settings: AgentSettings, console: "Console", readers: "Readers | 
     agent = settings.load()
     if readers is None:
         return agent
-    from vlm_agent.agents.read_screens import ScreenReader, with_read_elements
+    from vlm_agent.agents.read_screens import ReadingAgent, ScreenReader
 
-    return with_read_elements(agent, ScreenReader.of(readers))
+    return ReadingAgent(agent, ScreenReader.of(readers))
 
 
 def readers_of_agent(settings: AgentSettings) -> "Readers":
@@ -104,12 +104,12 @@ def readers_of_agent(settings: AgentSettings) -> "Readers":
 def reported_spending(
     agent: Agent, console: "Console", sample: Callable[[], Sequence[Episode]], steps: int
 ) -> Iterator[None]:
-    """Around `steps` steps of a `PricedAgent`, prints their estimated cost first and the actual one at the end, also
-    after an error. `sample`: reads episodes with similar steps."""
-    if not isinstance(agent, PricedAgent):
+    """Around `steps` steps of an agent with a price, prints their estimated cost first and the actual one at the end,
+    also after an error. `sample`: reads episodes with similar steps."""
+    if (estimate := agent.estimate(sample, steps)) is None:
         yield
         return
-    console.print(agent.estimate(sample(), steps), highlight=False, soft_wrap=True)
+    console.print(estimate, highlight=False, soft_wrap=True)
     try:
         yield
     finally:

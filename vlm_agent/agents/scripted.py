@@ -13,12 +13,12 @@ from vlm_agent.action_languages import (
     default_language,
     default_settings,
 )
-from vlm_agent.agents.agent import AgentSettings, Answer, Turn
+from vlm_agent.agents.agent import Agent, AgentSettings, Answer, Turn
 from vlm_agent.episodes import Action, Screen
 
 
 @dataclass(frozen=True)
-class ScriptedAgent:
+class ScriptedAgent(Agent):
     """Answers with `actions` in order, and repeats the last one."""
 
     actions: Sequence[Action]

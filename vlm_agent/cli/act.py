@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
     quiet_libraries()
 
     from vlm_agent.agents.loading import load_agent, reported_spending
-    from vlm_agent.agents.read_screens.reader import ScreenReader, in_words
+    from vlm_agent.agents.read_screens import ScreenReader, in_words
     from vlm_agent.datasets.sources.trace_writer import TraceWriter
     from vlm_agent.devices.acting.guard import Guard
     from vlm_agent.devices.acting.long_screens import long_screen

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     store.all()  # a file that is not a store is reported before anything is shown
     goal, observed = _of_trace(options, console) if options.device is None else _of_device(options, console)
     if options.elements == "read":
-        from vlm_agent.agents.read_screens.reader import ScreenReader
+        from vlm_agent.agents.read_screens import ScreenReader
         from vlm_agent.screens.understand import Readers
 
         _say(console, "Reading the screens …")

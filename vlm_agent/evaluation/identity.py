@@ -5,7 +5,7 @@ from typing import Any
 
 from vlm_agent.agents import AgentSettings
 from vlm_agent.agents.agent import GREY_PIXELS
-from vlm_agent.agents.read_screens.reader import in_words, readers_identity, readers_of
+from vlm_agent.agents.read_screens import in_words, readers_identity, readers_of
 from vlm_agent.files.pages import words
 from vlm_agent.screens.understand import Readers
 

@@ -1,15 +1,37 @@
-"""Rectangles in widths of the screen, and the order in which a screen is read."""
+"""Boxes of a screen, rectangles in its widths, and the order in which a screen is read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from vlm_agent.screens.seen import Box
+Box = tuple[float, float, float, float]
+"""(y, x, height, width) in screen fractions, as in `UiElement`."""
 
 SAME_ROW = 0.5
 """Two boxes are in one row if they overlap vertically by this share of the smaller height."""
 
 TALLER = 4.0
 """A box that is taller than another by this factor is a row of its own."""
+
+
+def area(box: Box) -> float:
+    return max(0.0, box[2]) * max(0.0, box[3])
+
+
+def centre(box: Box) -> tuple[float, float]:
+    return box[0] + box[2] / 2, box[1] + box[3] / 2
+
+
+def shared(first: Box, second: Box) -> float:
+    """The area that both cover."""
+    high = min(first[0] + first[2], second[0] + second[2]) - max(first[0], second[0])
+    wide = min(first[1] + first[3], second[1] + second[3]) - max(first[1], second[1])
+    return max(0.0, high) * max(0.0, wide)
+
+
+def hull(boxes: Iterable[Box]) -> Box:
+    """The smallest box around at least one box."""
+    tops, lefts, bottoms, rights = zip(*((y, x, y + high, x + wide) for y, x, high, wide in boxes), strict=True)
+    return (min(tops), min(lefts), max(bottoms) - min(tops), max(rights) - min(lefts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from vlm_agent.episodes import Widget
-from vlm_agent.screens.layout import Rectangle, reading_order
-from vlm_agent.screens.seen import Box, Part, Text
+from vlm_agent.screens.layout import Rectangle, hull, reading_order
+from vlm_agent.screens.seen import Part, Text
 
 BAR = "status_bar"
 """It takes in all that lies in it: clock, signal and battery are of no use to a planner one by one."""
@@ -153,14 +153,8 @@ def _part(widget: Widget, found: Match | None, texts: Sequence[Text]) -> Part:
     # An icon and the text beside it are one row. A touch on the name of an app, or on the label of a switch, may do
     # something else than one on the widget.
     is_row = found.place == "beside" and widget.kind not in CONTROLS
-    box = _around([widget.box, *(text.box for text in words)]) if is_row else widget.box
+    box = hull([widget.box, *(text.box for text in words)]) if is_row else widget.box
     return Part(0, widget.kind, box, " ".join(text.text for text in words), on=widget.on)
-
-
-def _around(boxes: Sequence[Box]) -> Box:
-    top, left = min(box[0] for box in boxes), min(box[1] for box in boxes)
-    bottom, right = max(box[0] + box[2] for box in boxes), max(box[1] + box[3] for box in boxes)
-    return (top, left, bottom - top, right - left)
 
 
 def _in_order(found: Sequence[int], texts: Sequence[Text]) -> list[int]:

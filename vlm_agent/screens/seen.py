@@ -11,8 +11,7 @@ import numpy as np
 
 from vlm_agent.episodes import UiElement, Widget
 from vlm_agent.geometry import box_at, contains
-
-Box = tuple[float, float, float, float]
+from vlm_agent.screens.layout import Box, centre
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +120,12 @@ class Understood:
     def unsure_elements(self) -> tuple[UiElement, ...]:
         """The unsure texts, each with the box of the smallest part that its centre is on, else its own."""
         boxes = [part.box for part in self.parts]
-        on = [box_at(boxes, _centre(text)) for text in self.unsure]
+        on = [box_at(boxes, centre(text.box)) for text in self.unsure]
         return tuple(
             UiElement(text.box if number is None else boxes[number], text.text, "TEXT")
             for text, number in zip(self.unsure, on, strict=True)
         )
 
 
-def _centre(text: Text) -> tuple[float, float]:
-    y, x, height, width = text.box
-    return y + height / 2, x + width / 2
-
-
 def _shows(part: Part, text: Text) -> bool:
-    return text.text in part.text and contains(part.box, _centre(text))
+    return text.text in part.text and contains(part.box, centre(text.box))

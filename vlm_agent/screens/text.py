@@ -21,8 +21,8 @@ from pydantic import Field
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.files.checked_json import read_checked, write_checked
 from vlm_agent.files.installation import install_line
-from vlm_agent.screens.layout import reading_order
-from vlm_agent.screens.seen import Box, Text, TextReader
+from vlm_agent.screens.layout import Box, area, reading_order, shared
+from vlm_agent.screens.seen import Text, TextReader
 from vlm_agent.settings import Section
 
 PACKAGES = ("rapidocr", "onnxruntime", "cv2")
@@ -188,17 +188,9 @@ def without_repeats(texts: Sequence[Text]) -> tuple[Text, ...]:
     """
     kept: list[Text] = []
     for text in sorted(texts, key=lambda text: (-text.box[2] * text.box[3], text.box, text.text)):
-        if not any(_overlap(text.box, other.box) > 0.5 for other in kept):
+        if not any(shared(text.box, other.box) > 0.5 * area(text.box) for other in kept):
             kept.append(text)
     return tuple(kept[index] for index in reading_order([text.box for text in kept]))
-
-
-def _overlap(small: Box, large: Box) -> float:
-    """The share of `small` that `large` covers."""
-    high = min(small[0] + small[2], large[0] + large[2]) - max(small[0], large[0])
-    wide = min(small[1] + small[3], large[1] + large[3]) - max(small[1], large[1])
-    area = small[2] * small[3]
-    return max(high, 0.0) * max(wide, 0.0) / area if area > 0 else 0.0
 
 
 def missing_extra(what: str) -> UserError:

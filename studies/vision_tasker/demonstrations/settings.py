@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from studies.vision_tasker.demonstrations.phones import Start
-from vlm_agent.agents import Answer, Turn
+from vlm_agent.agents import Agent, Answer, Turn
 from vlm_agent.devices.browser.phone import BrowserPhone
 from vlm_agent.devices.browser.tasks import BrowserTask, browser_task
 from vlm_agent.devices.browser.world import make_world
@@ -112,7 +112,7 @@ def plan_of(task: BrowserTask, world: dict) -> Plan:
 
 
 @dataclass(frozen=True)
-class SettingsExpert:
+class SettingsExpert(Agent):
     """Follows a plan, and swipes up where the next text is not on the screen."""
 
     plan: Plan

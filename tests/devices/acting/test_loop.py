@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vlm_agent.agents import Answer, NoAnswerError, Usage
+from vlm_agent.agents import Agent, Answer, NoAnswerError, Usage
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading, read_steps, read_trace, reasons_to_exclude
 from vlm_agent.devices.acting.guard import Guard
@@ -32,7 +32,7 @@ GREY = 50
 
 
 @dataclass
-class ListAgent:
+class ListAgent(Agent):
     """Answers with `actions` in order, repeats the last one, and records its inputs in `inputs`."""
 
     actions: list[Action | None]

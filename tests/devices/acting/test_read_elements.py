@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from helpers.agents.understood import understood
 
-from vlm_agent.agents.read_screens import ScreenReader, reader
+from vlm_agent.agents import read_screens
+from vlm_agent.agents.read_screens import ScreenReader
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading, read_trace
@@ -47,8 +48,8 @@ class SilentShop:
 
 @pytest.fixture
 def shop(monkeypatch):
-    reader._reader.cache_clear()
-    monkeypatch.setattr(reader, "understand", lambda pixels, readers: understood("Blue chair", "Pay now"))
+    read_screens._reader.cache_clear()
+    monkeypatch.setattr(read_screens, "understand", lambda pixels, readers: understood("Blue chair", "Pay now"))
     return SilentShop()
 
 
@@ -135,8 +136,8 @@ class Login(SilentShop):
 def test_what_is_typed_into_a_password_field_of_the_phone_is_masked_where_the_picture_does_not_name_it(
     tmp_path, monkeypatch
 ):
-    reader._reader.cache_clear()
-    monkeypatch.setattr(reader, "understand", lambda pixels, readers: understood("Geheimwort", "Weiter"))
+    read_screens._reader.cache_clear()
+    monkeypatch.setattr(read_screens, "understand", lambda pixels, readers: understood("Geheimwort", "Weiter"))
     actions = [Action.tap(0.1, 0.5), Action.type_text("hunter22"), Action.type_text("33"), Action.complete()]
     _, trace = run(tmp_path / "read", ReadElements(Login(), ScreenReader(Readers())), actions)
     assert not [path for path in (tmp_path / "read").rglob("*.json*") if b"hunter22" in path.read_bytes()]
@@ -178,8 +179,8 @@ class WebPage(SilentShop):
 
 
 def test_an_element_of_the_phone_with_the_name_of_a_secret_hides_no_payment_button(tmp_path, monkeypatch):
-    reader._reader.cache_clear()
-    monkeypatch.setattr(reader, "understand", lambda pixels, readers: understood("Blue chair", "Buy now"))
+    read_screens._reader.cache_clear()
+    monkeypatch.setattr(read_screens, "understand", lambda pixels, readers: understood("Blue chair", "Buy now"))
     page = WebPage()
     actions = [Action.tap(0.2, 0.5), Action.tap(0.7, 0.5), Action.complete()]
     ending, _ = run(tmp_path, ReadElements(page, ScreenReader(Readers())), actions)

@@ -8,7 +8,7 @@ import pytest
 from helpers.agents.chat_server import Reply, serving
 from helpers.agents.understood import as_parts
 
-from vlm_agent.agents.read_screens import reader
+from vlm_agent.agents import read_screens
 from vlm_agent.cli import OK, main
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.simulator import SimulatedPhone, sample_task
@@ -88,12 +88,12 @@ def known(monkeypatch):
         serve(self, phone, *more)
 
     monkeypatch.setattr(Handset, "__init__", served)
-    monkeypatch.setattr(reader, "understand", lambda pixels, readers: as_parts(phones[-1].elements()))
+    monkeypatch.setattr(read_screens, "understand", lambda pixels, readers: as_parts(phones[-1].elements()))
 
 
 @pytest.fixture(autouse=True)
 def fresh_memory():
-    reader._reader.cache_clear()
+    read_screens._reader.cache_clear()
 
 
 def test_a_server_that_reads_only_the_prompts_installs_an_app(tmp_path, one_adb, known):

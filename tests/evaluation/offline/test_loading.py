@@ -17,7 +17,6 @@ from helpers.agents.preparing_agent import PreparingAgent
 from helpers.models import families
 from rich.console import Console
 
-from vlm_agent.agents.agent import preparation_of
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.datasets.shards.dataset import ShardWriter, write_manifest
@@ -70,7 +69,7 @@ def test_an_agent_trained_under_a_control_is_evaluated_under_it(shards, tmp_path
 
 def test_a_screen_is_prepared_once_for_all_passes(shards):
     agent = vlm_agent("qwen2_5_vl")
-    whole, single = preparation_of(agent)(EPISODES[0]), preparation_of(agent)(EPISODES[0])
+    whole, single = agent.preparation()(EPISODES[0]), agent.preparation()(EPISODES[0])
     pairs = zip(whole.sentences[0].screens, single.sentences[0].screens, strict=True)
     assert all(first is second for first, second in pairs)
     assert all(step.screenshot is None for step in whole.episode.steps)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from vlm_agent.action_languages import language_settings
 from vlm_agent.action_languages.element_index import ElementIndexLanguage
-from vlm_agent.agents import Answer, Usage
+from vlm_agent.agents import Agent, Answer, Usage
 from vlm_agent.episodes import Action, Step, UiElement
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.costs import cost_per_episode
@@ -44,7 +44,7 @@ class Numbering(Prepared):
 
 
 @dataclass(frozen=True)
-class Costly:
+class Costly(Agent):
     """Every answer is the demonstrated action, and costs `usage`."""
 
     usage: Usage

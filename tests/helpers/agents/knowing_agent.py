@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vlm_agent.agents import AgentSettings, Answer, Usage
+from vlm_agent.agents import Agent, AgentSettings, Answer, Usage
 from vlm_agent.agents.controls import GREY
 from vlm_agent.datasets.shards.dataset import ShardWriter, write_manifest
 from vlm_agent.datasets.sources.aitw import SUBSETS
@@ -15,7 +15,7 @@ from vlm_agent.episodes import Action, Episode, Step, UiElement
 
 
 @dataclass(frozen=True)
-class KnowingAgent:
+class KnowingAgent(Agent):
     """Right if it sees the screens and the whole episode. Writes every question to `diary`; dies at call `life`."""
 
     diary: Path

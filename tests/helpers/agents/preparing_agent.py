@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from vlm_agent.agents import Answer
+from vlm_agent.agents import Agent, Answer
 from vlm_agent.episodes import Episode
 
 
 @dataclass(frozen=True)
-class PreparingAgent:
+class PreparingAgent(Agent):
     """`prepare` returns the length of an episode; every answer is empty."""
 
     prepare: Callable[[Episode], int]

@@ -36,9 +36,8 @@ from vlm_agent.files.checked_json import read_checked, write_checked
 from vlm_agent.models.features.job import ShardExtraction
 from vlm_agent.models.features.store import FEATURES, PIXELS, SUMS, FeatureStore, name_of, shards_digest
 from vlm_agent.models.run_layout import DIGESTS, FINISHED, base_folder, checked, trained
-from vlm_agent.screens.icons.tiny import weights as icons
-from vlm_agent.screens.widgets.tiny import weights as widget_weights
-from vlm_agent.screens.widgets.tiny.weights import Weights, read_weights, write_weights
+from vlm_agent.screens.icons import tiny as icons
+from vlm_agent.screens.widgets.tiny import Network, PhoneWidgetsTiny
 from vlm_agent.training.run_folder.status import read_status
 
 
@@ -285,13 +284,13 @@ def _read_vectors(path: Path) -> Any:
 
 def _write_detector(folder: Path) -> Path:
     path = folder / "model.safetensors"
-    write_weights(path, Weights(widget_weights.Network(len(WIDGET_KINDS)).state_dict(), 64, ("switch",)))
+    PhoneWidgetsTiny(Network(len(WIDGET_KINDS)), 64, ("switch",)).write(path)
     return path
 
 
 def _read_detector(path: Path) -> Any:
-    weights = read_weights(path)
-    return {name: tensor.numpy().tobytes() for name, tensor in weights.tensors.items()}, weights.side
+    detector = PhoneWidgetsTiny.load(path)
+    return {name: tensor.numpy().tobytes() for name, tensor in detector.network.state_dict().items()}, detector.side
 
 
 def _write_icons(folder: Path) -> Path:

@@ -6,8 +6,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import CLIPConfig, CLIPModel, PreTrainedTokenizerFast
 
-from vlm_agent.screens.icons.clip.model import description
-from vlm_agent.screens.icons.meanings import MEANINGS
+from vlm_agent.screens.icons import MEANINGS
+from vlm_agent.screens.icons.clip import description
 
 
 def write_clip(folder: Path, seed: int = 0) -> Path:

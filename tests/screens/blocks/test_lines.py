@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from helpers.screens.drawn_screens import HEIGHT, WIDTH, draw
 
-from vlm_agent.screens.blocks.lines import Line, find_lines, predominant_colours, quantise
-from vlm_agent.screens.blocks.rectangles import find_rectangles
+from vlm_agent.screens.blocks.lines import Line, find_lines, find_rectangles, predominant_colours, quantise
 
 
 def rectangles(pixels):

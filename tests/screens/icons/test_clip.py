@@ -16,7 +16,7 @@ from shipped_weights.icons.drawn import draw
 from shipped_weights.icons.fonts import icons_of
 from vlm_agent.errors import CheckpointError, UserError
 from vlm_agent.screens.icons import MEANINGS, read_icons
-from vlm_agent.screens.icons.clip.model import description, load
+from vlm_agent.screens.icons.clip import description, load
 
 KEYS = {"reader": "clip", "sets": ["simulated_phone"], "batch_size": 16, "learning_rate": 3e-3, "log_steps": 1}
 

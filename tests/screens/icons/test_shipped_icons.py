@@ -16,9 +16,8 @@ from shipped_weights.icons.tiny import TinyTraining
 from vlm_agent.errors import CheckpointError, RecipeError
 from vlm_agent.recipe.yaml_file import read_mapping
 from vlm_agent.screens.icons import MEANINGS, read_icons
-from vlm_agent.screens.icons.tiny import reader as tiny_reader
-from vlm_agent.screens.icons.tiny.reader import SHA256, SHIPPED, TinyIcons
-from vlm_agent.screens.icons.tiny.weights import read
+from vlm_agent.screens.icons import tiny as tiny_reader
+from vlm_agent.screens.icons.tiny import SHA256, SHIPPED, TinyIcons, read
 from vlm_agent.simulator.drawing.icons import glyph_mask
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from shipped_weights.screens.samples import sample
+from shipped_weights.widgets.targets import targets
 from vlm_agent.episodes import WIDGET_KINDS, Widget
 from vlm_agent.screens.widgets.boxes import corners, overlap
-from vlm_agent.screens.widgets.tiny.maps import Decoding, decode, targets
+from vlm_agent.screens.widgets.tiny import Decoding, decode
 
 STATES = ("switch", "check_box")
 

@@ -13,10 +13,9 @@ from shipped_weights.screens.samples import sample
 from shipped_weights.widgets.settings import read_settings
 from vlm_agent.episodes import WIDGET_KINDS
 from vlm_agent.errors import CheckpointError
-from vlm_agent.screens.widgets import read_widgets
+from vlm_agent.screens.widgets import read_widgets, tiny
 from vlm_agent.screens.widgets.boxes import corners, overlap
-from vlm_agent.screens.widgets.tiny import SHA256, SHIPPED, detector
-from vlm_agent.screens.widgets.tiny.weights import read_weights
+from vlm_agent.screens.widgets.tiny import SHA256, SHIPPED, PhoneWidgetsTiny
 
 ROOT = Path(__file__).resolve().parents[3]
 RECIPES = [ROOT / f"shipped_weights/widgets/phone_widgets_tiny{part}.yaml" for part in ("", "_part_2")]
@@ -36,7 +35,7 @@ def test_the_card_names_weights_licence_recipe_and_their_size():
         if "running" not in name and "num_batches" not in name
     )
     assert f"{parameters:,}" in card()
-    assert read_weights(SHIPPED).side == read_settings(RECIPES[0]).side
+    assert PhoneWidgetsTiny.load().side == read_settings(RECIPES[0]).side
     runs = [read_settings(path) for path in RECIPES]
     assert runs[1].start == f"{runs[0].output}/model.safetensors"
     assert runs[1].first_sample == runs[0].steps * runs[0].batch_size  # no screen is seen twice
@@ -76,11 +75,11 @@ def test_a_damaged_or_missing_file_is_refused(tmp_path, monkeypatch):
     content = bytearray(copy.read_bytes())
     content[-1] ^= 1
     copy.write_bytes(content)
-    monkeypatch.setattr(detector, "SHIPPED", copy)
-    with pytest.raises(CheckpointError, match=r"not the phone_widgets_tiny of this version .*install vlm-agent again"):
+    monkeypatch.setattr(tiny, "SHIPPED", copy)
+    with pytest.raises(CheckpointError, match=r"not the phone_widgets_tiny of this version .*reinstall vlm-agent"):
         read_widgets("phone_widgets_tiny")
     copy.unlink()
-    with pytest.raises(CheckpointError, match=r"model\.safetensors is missing"):
+    with pytest.raises(CheckpointError, match=r"model\.safetensors cannot be read .*reinstall vlm-agent"):
         read_widgets("phone_widgets_tiny")
 
 

@@ -16,8 +16,8 @@ from shipped_weights.icons.tiny import Batches, TinyTraining
 from vlm_agent.errors import CheckpointError, DatasetError, RecipeError, TrainingError
 from vlm_agent.recipe.yaml_file import validated
 from vlm_agent.screens.icons import read_icons
-from vlm_agent.screens.icons.tiny import weights
-from vlm_agent.screens.icons.tiny.network import Network
+from vlm_agent.screens.icons import tiny as weights
+from vlm_agent.screens.icons.tiny import Network
 
 KEYS = {
     "reader": "phone_icons_tiny",

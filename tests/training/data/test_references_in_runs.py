@@ -15,7 +15,7 @@ from helpers.data.references import TRAIN, episode
 from helpers.models.tiny_encoder import write_encoder
 from safetensors.torch import load_file
 
-from vlm_agent.agents import answer_episodes, answer_step_by_step, demonstrated
+from vlm_agent.agents import answer_step_by_step, demonstrated
 from vlm_agent.agents.agent import episode_of
 from vlm_agent.agents.as_trained import trained_messages
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
@@ -210,7 +210,7 @@ def test_the_agent_reads_the_sentences_of_training(run, agent):
 def test_batched_steps_answer_as_each_step_alone(agent, control):
     controlled = agent if control is None else ControlledAgent(agent, CONTROLS[control])
     episodes = [*TEST, TRAIN[1], TRAIN[3]]
-    batched = answer_episodes(controlled, episodes)[0]
+    batched = controlled.answer_episodes(episodes)[0]
     alone = answer_step_by_step(controlled, episodes)
     assert batched == alone
     shares = [[answer.diagnostics.reference_has_goal for answer in answers] for answers in batched]
@@ -224,7 +224,7 @@ def test_a_static_plan_follows_the_references(agent, run):
         run.parent / "gone", Path(content["references"]["encoder"]), past_screens=0, plan={"plan": "first"}
     )
     one = replace(agent, sentences=static.sentences)
-    assert answer_episodes(one, TEST)[0] == answer_step_by_step(one, TEST)
+    assert one.answer_episodes(TEST)[0] == answer_step_by_step(one, TEST)
 
 
 def test_a_chat_endpoint_is_asked_with_the_lines_of_training(agent):
@@ -288,7 +288,7 @@ def test_a_merged_run_has_the_references_of_the_run(run, tmp_path):
     record_digests(copy)
     assert main(["merge", str(copy), "--output", str(tmp_path / "merged")]) == OK
     assert (tmp_path / "merged" / REFERENCES_FILE).read_bytes() == (run / REFERENCES_FILE).read_bytes()
-    assert answer_episodes(VlmAgent.from_run(tmp_path / "merged"), TEST)
+    assert VlmAgent.from_run(tmp_path / "merged").answer_episodes(TEST)
 
 
 def test_a_resumed_run_has_the_weights_and_references_of_an_undisturbed_one(run, tmp_path):

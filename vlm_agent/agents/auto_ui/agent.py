@@ -13,7 +13,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage
-from vlm_agent.agents.agent import Answer, Diagnostics, Turn, Usage, episode_of
+from vlm_agent.agents.agent import Agent, Answer, Diagnostics, Turn, Usage, episode_of
 from vlm_agent.agents.auto_ui import BATCH_SIZE, AutoUiSettings
 from vlm_agent.agents.auto_ui.features import FeatureLookup, LookedUp, ScreenFeatures
 from vlm_agent.agents.decoding.constrained import Constrained
@@ -42,7 +42,7 @@ byte of the text that completes an answer, at most about 150 bytes here, so no a
 
 
 @dataclass
-class AutoUiAgent:
+class AutoUiAgent(Agent):
     """An encoder-decoder with greedy decoding.
 
     `bf16`: mixed precision, which is faster but not bit-exact between batches and single steps. `constrained`: every

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
-from vlm_agent.agents.agent import AgentSettings, Answer, Turn, Usage, answer_step_by_step
+from vlm_agent.agents.agent import Agent, AgentSettings, Answer, Turn, Usage, answer_step_by_step
 from vlm_agent.agents.controls import hidden
 from vlm_agent.agents.llm.calls import CallLimits, Calls
 from vlm_agent.agents.llm.client import CallError, ChatEndpoint
@@ -124,7 +124,7 @@ class Replies:
 
 
 @dataclass(frozen=True)
-class PromptedAgent:
+class PromptedAgent(Agent):
     """An agent whose `answer` makes one or more calls a step. `workers`: concurrent calls in `answer_episodes`.
 
     `rehearsed`: for an estimate, nothing is sent, and the expected cost of each call is appended. `sees`: False for the
@@ -186,10 +186,11 @@ class PromptedAgent:
         replace(self, rehearsed=expenses, workers=1).answer_steps(episodes)
         return sum(expenses, Expense())
 
-    def estimate(self, episodes: Sequence[Episode], steps: int) -> str:
-        sample = sum(map(len, episodes))
-        expected = self.expected(episodes).times(steps / sample).in_words(self.calls.limits.price)
-        return f"Estimate for {steps:,} steps, from {sample}: {expected}; replies that are on disk cost nothing"
+    def estimate(self, sample: Callable[[], Sequence[Episode]], steps: int) -> str:
+        episodes = sample()
+        known = sum(map(len, episodes))
+        expected = self.expected(episodes).times(steps / known).in_words(self.calls.limits.price)
+        return f"Estimate for {steps:,} steps, from {known}: {expected}; replies that are on disk cost nothing"
 
     def spending(self) -> str:
         return self.calls.spending()

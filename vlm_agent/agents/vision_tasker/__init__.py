@@ -75,7 +75,7 @@ class VisionTaskerSettings(PromptedSettings):
     def text_notes(self) -> dict[str, str]:
         notes = {}
         if self.screen == "words":
-            from vlm_agent.agents.read_screens.reader import in_words
+            from vlm_agent.agents.read_screens import in_words
 
             notes["screens in words"] = in_words(self.readers)
         if self.demonstrations is not None:
@@ -95,7 +95,7 @@ class VisionTaskerSettings(PromptedSettings):
         identity = {name: getattr(self, name) for name in names}
         identity["prompts"] = hashlib.sha256(content.encode()).hexdigest()
         if self.screen == "words":
-            from vlm_agent.agents.read_screens.reader import readers_identity
+            from vlm_agent.agents.read_screens import readers_identity
 
             identity["readers"] = readers_identity(self.readers)
         if not self.history:
@@ -106,7 +106,7 @@ class VisionTaskerSettings(PromptedSettings):
         return identity
 
     def load(self) -> "VisionTaskerAgent":
-        from vlm_agent.agents.read_screens.reader import ScreenReader
+        from vlm_agent.agents.read_screens import ScreenReader
         from vlm_agent.agents.vision_tasker.agent import VisionTaskerAgent
 
         return VisionTaskerAgent(

@@ -17,7 +17,7 @@ from vlm_agent.agents.llm.prompted import PromptedAgent, Replies
 from vlm_agent.agents.llm.prompts import numbered_lines, system, user
 from vlm_agent.agents.llm.replies import UnreadReplyError
 from vlm_agent.agents.llm.steps.repair import RepairedCalls
-from vlm_agent.agents.read_screens.reader import ScreenReader
+from vlm_agent.agents.read_screens import ScreenReader
 from vlm_agent.agents.vision_tasker.history import call_line, history_lines, lines_without_effect
 from vlm_agent.agents.vision_tasker.prompts import PromptLanguage, Shown, VisionTaskerPrompts
 from vlm_agent.agents.vision_tasker.reading import Call, NoCallError, read_call

@@ -7,14 +7,15 @@ from functools import cached_property
 import numpy as np
 
 from vlm_agent.agents.llm.prompts import pixels_of
-from vlm_agent.agents.read_screens.reader import ScreenReader
+from vlm_agent.agents.read_screens import ScreenReader
 from vlm_agent.agents.vision_tasker.prompts import PromptLanguage, Shown
 from vlm_agent.drawing.marks import numbered
 from vlm_agent.episodes import Screen, UiElement
 from vlm_agent.errors import UserError
 from vlm_agent.geometry import box_at, meets_screen, place_of_box
 from vlm_agent.screens.describe import WORDS, describe, describe_part, plain
-from vlm_agent.screens.seen import Box, Part
+from vlm_agent.screens.layout import Box
+from vlm_agent.screens.seen import Part
 from vlm_agent.sentences.html import screen_html
 from vlm_agent.texts.lines import one_line
 

@@ -14,7 +14,7 @@ from vlm_agent.action_languages.language import SWIPES
 from vlm_agent.agents.vision_tasker.reading import Call
 from vlm_agent.agents.vision_tasker.shown import ShownScreen
 from vlm_agent.episodes import Action
-from vlm_agent.screens.seen import Box
+from vlm_agent.screens.layout import Box
 
 Stage = Literal["touch", "hold", "type", "enter", "swipe", "find", "key", "stop"]
 

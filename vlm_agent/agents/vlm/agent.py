@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from vlm_agent.agents.agent import Answer, Diagnostics, Turn, Usage, episode_of
+from vlm_agent.agents.agent import Agent, Answer, Diagnostics, Turn, Usage, episode_of
 from vlm_agent.agents.as_trained import NO_ELEMENTS
 from vlm_agent.agents.decoding.constrained import Constrained
 from vlm_agent.agents.decoding.greedy import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class VlmAgent:
+class VlmAgent(Agent):
     """A vision-language model with greedy decoding.
 
     `bf16`: mixed precision, which is faster but not bit-exact between whole trajectories and single steps.

@@ -1,7 +1,7 @@
 """A device whose elements are read from its screenshots, for phones that report none or wrong ones.
 
 device = ReadElements(phone, ScreenReader.of(Readers()))
-ending = act(with_read_elements(agent, reader), device, goal, trace, guard)
+ending = act(ReadingAgent(agent, reader), device, goal, trace, guard)
 
 The guard and the trace then have the elements that were read, so that purchases are detected by the words in the
 picture, also by those that agents do not see: labels at their own place, and texts that are read with a low confidence.
@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vlm_agent.agents.read_screens.reader import ScreenReader
+from vlm_agent.agents.read_screens import ScreenReader
 from vlm_agent.devices import Device
 from vlm_agent.episodes import Action, ActionKind, UiElement, element_at
 from vlm_agent.texts.secrets import names_secret

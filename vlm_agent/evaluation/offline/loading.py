@@ -1,7 +1,7 @@
 """Reads the episodes of an evaluation's parts ahead of the agent, in a thread or in loader processes.
 
 A GPU answers the steps of an episode faster than one core decodes and resizes their screens. Loader processes do that
-work for an agent that allows it (`PreparingAgent`): each takes one episode at a time and prepares it for every pass.
+work for an agent that allows it (`Agent.preparation`): each takes one episode at a time and prepares it for every pass.
 The agent receives the same arrays as without them, in the same batches, so predictions do not depend on their number.
 """
 
@@ -41,7 +41,7 @@ class PartWork:
 
 @dataclass(frozen=True)
 class LoadedPart:
-    """`prepared`: by pass, what `PreparingAgent.answer_prepared` takes; the episodes then have no pixels. Empty: passes
+    """`prepared`: by pass, what `Agent.answer_prepared` takes; the episodes then have no pixels. Empty: passes
     are answered from the episodes."""
 
     number: int

@@ -12,12 +12,11 @@ OUT/parts/                  predictions during the evaluation (see `parts.py`)
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 from rich.console import Console
 
-from vlm_agent.agents import Agent, AgentSettings, NoAnswerError, answer_episodes
-from vlm_agent.agents.agent import JudgedAgent, Preparation, PreparingAgent, preparation_of
+from vlm_agent.agents import Agent, AgentSettings, NoAnswerError
+from vlm_agent.agents.agent import Preparation
 from vlm_agent.agents.controls import CONTROLS, controlled, controls_of
 from vlm_agent.agents.loading import load_agent, reported_spending
 from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -152,7 +151,7 @@ def predict(
     """Predicts the missing parts of the task; loads the agent only if a part is missing.
 
     All passes over a part run one after the other, so its screens are decoded once. `workers` processes decode and
-    prepare screens, for an agent that allows it (`PreparingAgent`); 0: this process does; None: as many as suit agent
+    prepare screens, for an agent with a `preparation`; 0: this process does; None: as many as suit agent
     and cores. A step that the agent failed to answer is a wrong answer, and its part is predicted again by the next
     evaluation. `label`: the agent's own run in the progress line. Raises UserError for `workers` of an agent that
     cannot use them.
@@ -164,14 +163,12 @@ def predict(
         return
     lengths = [len(sizes) for sizes in dataset.screen_sizes]
     steps = sum(len(runs) * lengths[index] for number, runs in todo.items() for index in parts.episodes(number))
-    agent = load()
-    if isinstance(agent, JudgedAgent):
-        agent = agent.judged_by(is_officially_right)
+    agent = load().judged_by(is_officially_right)
     by_pass = {
         run: controlled(agent, CONTROLS[run]) if run in CONTROLS else agent for run in (runs[0] for runs in passes)
     }
     work = [PartWork(number, parts.episodes(number), tuple(runs[0] for runs in todo[number])) for number in numbers]
-    preparations = {first: preparation_of(pass_agent) for first, pass_agent in by_pass.items()}
+    preparations = {first: pass_agent.preparation() for first, pass_agent in by_pass.items()}
     first_episodes = parts.episodes(numbers[0])[:SAMPLE]
     # The processes start before the thread of the progress bar.
     with (
@@ -199,9 +196,9 @@ def _predict_part(agent: Agent, runs: Sequence[str], parts: Parts, part: LoadedP
     first, *variants = runs
     prepared = part.prepared.get(first)
     if prepared is None:
-        by_run = answer_episodes(agent, part.episodes, variants)
+        by_run = agent.answer_episodes(part.episodes, variants)
     else:
-        by_run = cast("PreparingAgent", agent).answer_prepared(prepared, variants)
+        by_run = agent.answer_prepared(prepared, variants)
     # The first run is written last: its file marks the whole pass as complete.
     for run, answers_by_episode in reversed(list(zip(runs, by_run, strict=True))):
         rows = [

@@ -16,7 +16,6 @@ from pathlib import Path
 from rich.console import Console
 
 from vlm_agent.agents import Agent, AgentSettings, NoAnswerError
-from vlm_agent.agents.agent import StoppableAgent
 from vlm_agent.agents.controls import CONTROLS, controlled, controls_of
 from vlm_agent.agents.llm.client import retry_advice
 from vlm_agent.agents.loading import load_agent, reported_spending
@@ -158,8 +157,7 @@ def _play(
         if by_agent:
             agent = load_agent(settings, console, readers)
             players |= _players(agent)
-            if isinstance(agent, StoppableAgent):
-                stop = agent.stop
+            stop = agent.stop
             sample = _sample(by_agent)
             steps = sum(allowed_steps(len(episode)) for episode in sample) * len(by_agent) // len(sample)
             stack.enter_context(reported_spending(agent, console, lambda: sample, steps))

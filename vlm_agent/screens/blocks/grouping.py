@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vlm_agent.screens.blocks.lines import find_lines
-from vlm_agent.screens.blocks.rectangles import Rectangle, find_rectangles
-from vlm_agent.screens.layout import reading_order
-from vlm_agent.screens.seen import Block, Box, Part
+from vlm_agent.screens.blocks.lines import Rectangle, find_lines, find_rectangles
+from vlm_agent.screens.layout import Box, area, centre, hull, reading_order, shared
+from vlm_agent.screens.seen import Block, Part
 
 BARS = ("status_bar", "navigation_bar")
 """Kinds of parts whose box is a block in itself."""
@@ -42,7 +41,7 @@ def find_blocks(pixels: np.ndarray, parts: Sequence[Part]) -> tuple[Block, ...]:
     rectangles = [_fractions(one, height, width) for one in find_rectangles(*find_lines(pixels), (height, width))]
     groups = _assign(parts, rectangles)
     # ordered by what is in them: a page without a border under the status bar begins at the top of the screen, too
-    order = reading_order([_hull(members) for _, members in groups])
+    order = reading_order([hull(part.box for part in members) for _, members in groups])
     return tuple(_block(*groups[index]) for index in order)
 
 
@@ -51,33 +50,23 @@ def _fractions(rectangle: Rectangle, height: int, width: int) -> Box:
     return (top / height, left / width, (bottom - top) / height, (right - left) / width)
 
 
-def _area(box: Box) -> float:
-    return max(0.0, box[2]) * max(0.0, box[3])
-
-
-def _overlap(first: Box, second: Box) -> float:
-    high = min(first[0] + first[2], second[0] + second[2]) - max(first[0], second[0])
-    wide = min(first[1] + first[3], second[1] + second[3]) - max(first[1], second[1])
-    return max(0.0, high) * max(0.0, wide)
-
-
 def _is_inside(box: Box, other: Box) -> bool:
     """Whether `box` lies in `other` by `INSIDE` of its area; a box without an area by its corner."""
-    if _area(box) > 0:
-        return _overlap(box, other) >= INSIDE * _area(box)
+    if area(box) > 0:
+        return shared(box, other) >= INSIDE * area(box)
     return other[0] <= box[0] <= other[0] + other[2] and other[1] <= box[1] <= other[1] + other[3]
 
 
 def _is_border_of(box: Box, part: Part) -> bool:
-    overlap = _overlap(box, part.box)
-    return part.kind not in BARS and overlap > SAME * (_area(box) + _area(part.box) - overlap)
+    both = shared(box, part.box)
+    return part.kind not in BARS and both > SAME * (area(box) + area(part.box) - both)
 
 
 def _assign(parts: Sequence[Part], rectangles: Sequence[Box]) -> list[tuple[Box, list[Part]]]:
     """(box, parts) of every block, in no order."""
     boxes = [one for one in rectangles if not any(_is_border_of(one, part) for part in parts)]
     boxes.extend(part.box for part in parts if part.kind in BARS)
-    boxes.sort(key=lambda box: (_area(box), box))
+    boxes.sort(key=lambda box: (area(box), box))
     owners = [next((index for index, box in enumerate(boxes) if _is_inside(part.box, box)), -1) for part in parts]
     bars = {boxes.index(part.box) for part in parts if part.kind in BARS}
     while True:
@@ -95,14 +84,16 @@ def _assign(parts: Sequence[Part], rectangles: Sequence[Box]) -> list[tuple[Box,
     for owner in sorted(members):
         others = [boxes[other] for other in members if other not in (-1, owner)]
         runs = _runs(members[owner], others)
-        groups += [(_hull(run) if owner == -1 or len(runs) > 1 else boxes[owner], run) for run in runs]
+        groups += [
+            (hull(part.box for part in run) if owner == -1 or len(runs) > 1 else boxes[owner], run) for run in runs
+        ]
     return groups
 
 
 def _runs(parts: list[Part], others: list[Box]) -> list[list[Part]]:
     """`parts` in runs from top to bottom that none of the boxes `others` lies between."""
     runs: list[list[Part]] = []
-    for part in sorted(parts, key=lambda part: (part.box[0] + part.box[2] / 2, part.id)):
+    for part in sorted(parts, key=lambda part: (centre(part.box)[0], part.id)):
         if runs and not any(_lies_between(box, runs[-1], part) for box in others):
             runs[-1].append(part)
         else:
@@ -112,17 +103,10 @@ def _runs(parts: list[Part], others: list[Box]) -> list[list[Part]]:
 
 def _lies_between(box: Box, above: Sequence[Part], below: Part) -> bool:
     """Whether `box` is under the parts `above`, over the part `below`, and in a column with each."""
-    middle, hull = box[0] + box[2] / 2, _hull(above)
-    return above[-1].box[0] + above[-1].box[2] / 2 < middle < below.box[0] + below.box[2] / 2 and all(
-        min(box[1] + box[3], other[1] + other[3]) > max(box[1], other[1]) for other in (hull, below.box)
+    middle, around = centre(box)[0], hull(part.box for part in above)
+    return centre(above[-1].box)[0] < middle < centre(below.box)[0] and all(
+        min(box[1] + box[3], other[1] + other[3]) > max(box[1], other[1]) for other in (around, below.box)
     )
-
-
-def _hull(parts: Sequence[Part]) -> Box:
-    top, left = min(part.box[0] for part in parts), min(part.box[1] for part in parts)
-    bottom = max(part.box[0] + part.box[2] for part in parts)
-    right = max(part.box[1] + part.box[3] for part in parts)
-    return (top, left, bottom - top, right - left)
 
 
 def _block(box: Box, parts: list[Part]) -> Block:
@@ -136,7 +120,7 @@ def title_of(box: Box, parts: Sequence[Part]) -> str:
     `parts` are the block's, in reading order; those of the status bar do not count. Empty if the first row is no such
     text, or if the text looks like the one below it, as the first line of a list does.
     """
-    parts = [part for part in parts if part.box[0] + part.box[2] / 2 > STATUS]
+    parts = [part for part in parts if centre(part.box)[0] > STATUS]
     if len(parts) < 2 or parts[0].kind != "text" or not parts[0].text:
         return ""
     first, rest = parts[0], parts[1:]

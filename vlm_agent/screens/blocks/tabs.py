@@ -8,7 +8,8 @@ import cv2
 import numpy as np
 
 from vlm_agent.screens.blocks.lines import Line, find_lines
-from vlm_agent.screens.seen import Box, Part
+from vlm_agent.screens.layout import Box, centre
+from vlm_agent.screens.seen import Part
 
 FEWEST, MOST = 3, 8
 """Tabs of a row."""
@@ -59,7 +60,7 @@ def active_tab(pixels: np.ndarray, parts: Sequence[Part]) -> int | None:
     found = _found(pixels, parts)
     if not found:
         return None
-    best = found[-1] if _middle(found[-1].part.box)[0] > 1 - EDGE else found[0]
+    best = found[-1] if centre(found[-1].part.box)[0] > 1 - EDGE else found[0]
     return best.part.id
 
 
@@ -86,7 +87,7 @@ def tab_rows(parts: Sequence[Part]) -> list[tuple[Part, ...]]:
 
     Rows of a grid are not tabs. Names under icons are no second row of a grid.
     """
-    rest = sorted((part for part in parts if _is_at_edge(part.box)), key=lambda part: (_middle(part.box)[0], part.id))
+    rest = sorted((part for part in parts if _is_at_edge(part.box)), key=lambda part: (centre(part.box)[0], part.id))
     rows: list[tuple[Part, ...]] = []
     while rest:
         first = rest[0]
@@ -98,12 +99,8 @@ def tab_rows(parts: Sequence[Part]) -> list[tuple[Part, ...]]:
     return [row for row in rows if not (_is_in_grid(row, parts) or _is_navigation(row) or _is_keyboard(row))]
 
 
-def _middle(box: Box) -> tuple[float, float]:
-    return box[0] + box[2] / 2, box[1] + box[3] / 2
-
-
 def _is_at_edge(box: Box) -> bool:
-    middle = _middle(box)[0]
+    middle = centre(box)[0]
     return (STATUS < middle < EDGE or middle > 1 - EDGE) and 0 < box[2] < EDGE / 2 and 0 < box[3] < 0.5
 
 
@@ -116,7 +113,7 @@ def _is_in_row(first: Part, part: Part) -> bool:
         is_like = (
             {first.kind, part.kind} == {"text", "button"} and bool(first.text and part.text) and high <= FILLED * low
         )
-    return is_like and abs(_middle(first.box)[0] - _middle(part.box)[0]) < 0.35 * high
+    return is_like and abs(centre(first.box)[0] - centre(part.box)[0]) < 0.35 * high
 
 
 def _is_even(row: Sequence[Part]) -> bool:
@@ -132,14 +129,14 @@ def _is_even(row: Sequence[Part]) -> bool:
 def _is_in_grid(row: Sequence[Part], parts: Sequence[Part]) -> bool:
     """Whether a row of parts like these stands above or below in the same columns, all but one, within five heights."""
     tall = max(part.box[2] for part in row)
-    step = (_middle(row[-1].box)[1] - _middle(row[0].box)[1]) / (len(row) - 1)
+    step = (centre(row[-1].box)[1] - centre(row[0].box)[1]) / (len(row) - 1)
     places = [
-        (column, _middle(other.box)[0])
+        (column, centre(other.box)[0])
         for column, one in enumerate(row)
         for other in parts
         if other.kind == one.kind
-        and abs(_middle(other.box)[1] - _middle(one.box)[1]) < 0.08 * step
-        and tall < abs(_middle(other.box)[0] - _middle(one.box)[0]) < 5 * tall
+        and abs(centre(other.box)[1] - centre(one.box)[1]) < 0.08 * step
+        and tall < abs(centre(other.box)[0] - centre(one.box)[0]) < 5 * tall
         and max(other.box[2], one.box[2]) <= LIKE * min(other.box[2], one.box[2])
     ]
     return any(
@@ -151,7 +148,7 @@ def _is_in_grid(row: Sequence[Part], parts: Sequence[Part]) -> bool:
 def _is_navigation(row: Sequence[Part]) -> bool:
     """Whether these are the system's back, home and recents: three small icons without a text at the very bottom."""
     return len(row) == 3 and all(
-        not part.text and part.box[2] < 0.03 and _middle(part.box)[0] > NAVIGATION for part in row
+        not part.text and part.box[2] < 0.03 and centre(part.box)[0] > NAVIGATION for part in row
     )
 
 
@@ -163,7 +160,7 @@ def _is_keyboard(row: Sequence[Part]) -> bool:
 def _is_stacked(row: Sequence[Part], other: Sequence[Part]) -> bool:
     """Whether two rows are icons and their names."""
     tall = max(part.box[2] for part in (*row, *other))
-    return abs(_middle(row[0].box)[0] - _middle(other[0].box)[0]) < 2.5 * tall
+    return abs(centre(row[0].box)[0] - centre(other[0].box)[0]) < 2.5 * tall
 
 
 def _stands_out(pixels: np.ndarray, bins: np.ndarray, row: tuple[Part, ...]) -> _Found | None:
@@ -195,7 +192,7 @@ def _stands_out(pixels: np.ndarray, bins: np.ndarray, row: tuple[Part, ...]) -> 
 
 def _cells(row: Sequence[Part]) -> list[Box]:
     """A box a part: as wide as the narrowest distance between neighbours, with half a height above and below."""
-    middles = [_middle(part.box)[1] for part in row]
+    middles = [centre(part.box)[1] for part in row]
     wide = min(second - first for first, second in pairwise(middles))
     tall = max(part.box[2] for part in row)
     top, bottom = min(part.box[0] for part in row), max(part.box[0] + part.box[2] for part in row)

@@ -1,7 +1,12 @@
 """Crops of any size → pictures of one size, with the icon in the middle and its background removed."""
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
+import torch
 from PIL import Image
+
+from vlm_agent.screens.seen import Meaning
 
 INK = 28
 """Grey levels by which a pixel differs from the background, in any channel, to belong to the icon."""
@@ -86,4 +91,34 @@ def _on_square(difference: np.ndarray) -> np.ndarray:
     result = np.zeros((square, square, 3), np.int16)
     top, left = (square - height) // 2, (square - width) // 2
     result[top : top + height, left : left + width] = difference
+    return result
+
+
+COUNT, BATCH = 5, 64
+"""Guesses for a crop, and crops in one forward pass."""
+
+
+def guesses(
+    crops: Sequence[np.ndarray],
+    prepare: Callable[[np.ndarray], np.ndarray | None],
+    logits: Callable[[torch.Tensor], torch.Tensor],
+    names: Sequence[str],
+) -> list[tuple[Meaning, ...]]:
+    """The best `COUNT` meanings of each crop, best first; none for a crop in which nothing is drawn.
+
+    `prepare`: crop → array of one shape, or None. `logits`: a batch of them → (B, names). The score of a meaning is its
+    share of the softmax.
+    """
+    prepared = [prepare(crop) for crop in crops]
+    seen = [number for number, array in enumerate(prepared) if array is not None]
+    result: list[tuple[Meaning, ...]] = [() for _ in crops]
+    for start in range(0, len(seen), BATCH):
+        numbers = seen[start : start + BATCH]
+        with torch.inference_mode():
+            batch = torch.from_numpy(
+                np.stack([array for array in map(prepared.__getitem__, numbers) if array is not None])
+            )
+            scores, places = logits(batch).float().softmax(1).topk(min(COUNT, len(names)))
+        for number, score, place in zip(numbers, scores.tolist(), places.tolist(), strict=True):
+            result[number] = tuple(Meaning(names[index], value) for index, value in zip(place, score, strict=True))
     return result

@@ -1,6 +1,10 @@
-"""A CLIP checkpoint on disk, and its inputs: descriptions as tokens, crops as pixels. The hub is never asked."""
+"""`clip:FOLDER`: a CLIP checkpoint on disk, never asked of the hub, matches crops to descriptions of the meanings.
+
+VisionTasker, section 4.3.2.
+"""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +14,11 @@ import torch
 from safetensors import SafetensorError
 
 import vlm_agent.files.torch_operators  # noqa: F401 (before transformers imports torchvision)
-from vlm_agent.errors import CheckpointError
+from vlm_agent.errors import CheckpointError, UserError
 from vlm_agent.files.console import hide_loading_bars
-from vlm_agent.screens.icons.crops import squared
-from vlm_agent.screens.icons.meanings import LOOKS, MEANINGS
+from vlm_agent.screens.icons import LOOKS, MEANINGS
+from vlm_agent.screens.icons.crops import guesses, squared
+from vlm_agent.screens.seen import IconReader, Meaning
 
 if TYPE_CHECKING:
     from transformers import CLIPModel
@@ -100,3 +105,27 @@ def _json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} must hold keys and values")
     return content
+
+
+class ClipIcons(IconReader):
+    """Scores are the softmax over all meanings of the similarities, times the checkpoint's own scale."""
+
+    def __init__(self, clip: Clip) -> None:
+        self._clip, self._names = clip, list(MEANINGS)
+        clip.model.eval()
+        with torch.inference_mode():
+            self._texts = clip.embed_texts(clip.tokens([description(name) for name in self._names]))
+            self._scale = clip.model.logit_scale.exp()
+
+    @classmethod
+    def open(cls, folder: str) -> "ClipIcons":
+        """Raises UserError without a folder, CheckpointError where it does not hold a CLIP."""
+        if not folder:
+            raise UserError("the icon reader clip needs a folder: clip:FOLDER")
+        return cls(load(Path(folder)))
+
+    def read(self, crops: Sequence[np.ndarray]) -> list[tuple[Meaning, ...]]:
+        return guesses(crops, self._clip.pixels, self._logits, self._names)
+
+    def _logits(self, pixels: torch.Tensor) -> torch.Tensor:
+        return self._scale * self._clip.embed_pictures(pixels) @ self._texts.T

@@ -1,28 +1,18 @@
-"""Widgets as a map of centres, and back."""
+"""Widgets as the map of centres that the detector learns: the inverse of `vlm_agent.screens.widgets.tiny.decode`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import ndimage
 
 from vlm_agent.episodes import WIDGET_KINDS, Widget
-from vlm_agent.screens.widgets.boxes import fraction_box, in_reading_order, suppressed
-from vlm_agent.screens.widgets.tiny.network import STRIDE
-
-SIZE_UNIT = 16.0
-"""Sides of boxes are learned as log(pixels / `SIZE_UNIT`), so that an error is relative to the side."""
+from vlm_agent.screens.widgets.tiny import SIZE_UNIT, STRIDE, Size
 
 _SPREAD, _LEAST_SPREAD, _MOST_SPREAD = 1 / 12, 0.5, 3.0
 """Standard deviation of a centre on the map: a share of the box's side, and its limits in cells."""
 
 _NEAR = 0.6
 """Cells where the centre's Gaussian exceeds it also learn the box, because the highest cell may be a neighbour."""
-
-_LARGEST_LOG = 7.0
-
-Size = tuple[int, int]
-"""(height, width)"""
 
 
 @dataclass(frozen=True)
@@ -81,51 +71,3 @@ def _gaussian(centre: Size, sides: np.ndarray, grid: Size) -> tuple[np.ndarray, 
         profiles.append(np.exp(-0.5 * ((np.arange(part.start, part.stop) - at) / spread) ** 2))
         parts.append(part)
     return np.outer(*profiles).astype(np.float32), (parts[0], parts[1])
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """`score`: the least confidence. `overlap`: IoU above which the weaker of two boxes of a kind is dropped;
-    `overlap_across`: of two boxes of different kinds. `most`: the largest number of widgets of a picture."""
-
-    score: float = 0.3
-    overlap: float = 0.2
-    overlap_across: float = 0.5
-    most: int = 300
-
-
-def decode(
-    logits: np.ndarray,
-    details: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    size: Size,
-    with_state: Sequence[str],
-    decoding: Decoding,
-) -> tuple[Widget, ...]:
-    """Widgets of one picture of `size` pixels at the network's scale.
-
-    `logits`: float32 (kinds, rows, columns) of centres. `details`: (N,) rows and columns → (N, kinds · 4 + 1), as
-    `Network.details`. `with_state`: the kinds whose state is read.
-    """
-    rows, columns = (-(-side // STRIDE) for side in size)
-    heat = 1 / (1 + np.exp(-np.clip(logits[:, :rows, :columns], -30, 30)))
-    is_peak = (heat >= decoding.score) & (heat == ndimage.maximum_filter(heat, (1, 3, 3), mode="constant"))
-    kinds, at_row, at_column = np.nonzero(is_peak)
-    scores = heat[kinds, at_row, at_column]
-    best = np.argsort(-scores, kind="stable")[: decoding.most]
-    kinds, at_row, at_column, scores = kinds[best], at_row[best], at_column[best], scores[best]
-    found = details(at_row, at_column)
-    numbers = np.arange(len(kinds))
-    y, x, high, wide = (found[numbers, len(logits) * part + kinds] for part in range(4))
-    centre_y, centre_x = (at_row + y + 0.5) * STRIDE, (at_column + x + 0.5) * STRIDE
-    high, wide = (SIZE_UNIT * np.exp(np.clip(side, -_LARGEST_LOG, _LARGEST_LOG)) / 2 for side in (high, wide))
-    boxes = np.stack([centre_y - high, centre_x - wide, centre_y + high, centre_x + wide], 1)
-    names = [WIDGET_KINDS[kind] for kind in kinds]
-    return in_reading_order(
-        Widget(
-            names[index],
-            fraction_box(boxes[index], *size),
-            bool(found[index, -1] > 0) if names[index] in with_state else None,
-            float(scores[index]),
-        )
-        for index in suppressed(boxes, scores, kinds, decoding.overlap, decoding.overlap_across)
-    )

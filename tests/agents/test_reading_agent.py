@@ -11,11 +11,9 @@ from helpers.agents.chat_server import Reply, serving
 from helpers.agents.understood import understood
 from rich.console import Console
 
-from vlm_agent.agents import Answer, PricedAgent, demonstrated
+from vlm_agent.agents import Agent, Answer, demonstrated, read_screens
 from vlm_agent.agents.controls import CONTROLS, controlled
-from vlm_agent.agents.read_screens import ScreenReader, reader, with_read_elements
-from vlm_agent.agents.read_screens.agent import ReadingPreparation
-from vlm_agent.agents.read_screens.reader import readers_identity
+from vlm_agent.agents.read_screens import ReadingAgent, ReadingPreparation, ScreenReader, readers_identity
 from vlm_agent.agents.scripted import ScriptedSettings
 from vlm_agent.agents.vision_tasker import VisionTaskerSettings
 from vlm_agent.cli import FAILED, OK, main
@@ -40,13 +38,13 @@ def read(monkeypatch):
         pictures.append(pixels)
         return understood(f"read {pixels[0, 0, 0]}", size=pixels.shape[:2])
 
-    reader._reader.cache_clear()
-    monkeypatch.setattr(reader, "understand", first_pixel)
+    read_screens._reader.cache_clear()
+    monkeypatch.setattr(read_screens, "understand", first_pixel)
     return pictures
 
 
 @dataclass(frozen=True)
-class Watching:
+class Watching(Agent):
     """Keeps the elements of all screens that it sees."""
 
     seen: list = field(default_factory=list)
@@ -62,7 +60,7 @@ def texts(episode) -> list[list[str]]:
 
 def test_current_and_earlier_screens_have_the_elements_that_are_read(read):
     watching = Watching()
-    ours = with_read_elements(watching, ScreenReader(Readers()))
+    ours = ReadingAgent(watching, ScreenReader(Readers()))
     ours.act("goal", demonstrated(EPISODE, 2), recorded_screen(EPISODE, 2))
     assert watching.seen == [texts(EPISODE)[:3]]
     ours.answer_episodes([EPISODE])
@@ -76,7 +74,7 @@ def test_a_screen_without_pixels_has_no_elements(read):
 
 def test_from_grey_screens_nothing_of_the_screen_is_read(read):
     watching = Watching()
-    controlled(with_read_elements(watching, ScreenReader(Readers())), CONTROLS["grey_screens"]).act(
+    controlled(ReadingAgent(watching, ScreenReader(Readers())), CONTROLS["grey_screens"]).act(
         "goal", [], recorded_screen(EPISODE, 0)
     )
     assert watching.seen == [[["read 128"]]]
@@ -84,9 +82,9 @@ def test_from_grey_screens_nothing_of_the_screen_is_read(read):
 
 def test_what_the_agent_can_do_beyond_answering_is_kept(tmp_path, read):
     prompted = VisionTaskerSettings(endpoint="http://a:1", model="m", screen="html", calls=str(tmp_path)).load()
-    ours = with_read_elements(prompted, ScreenReader(Readers()))
-    assert isinstance(ours, PricedAgent) and not isinstance(with_read_elements(Watching(), ours.reader), PricedAgent)
-    assert ours.estimate([EPISODE], 10).startswith("Estimate for 10 steps, from 5: 10 calls")
+    ours = ReadingAgent(prompted, ScreenReader(Readers()))
+    assert ReadingAgent(Watching(), ours.reader).estimate(lambda: [EPISODE], 10) is None
+    assert ours.estimate(lambda: [EPISODE], 10).startswith("Estimate for 10 steps, from 5: 10 calls")
     assert len(read) == 5
     assert ours.spending() == prompted.spending()
     ours.stop()
@@ -152,7 +150,7 @@ def test_gold_feedback_is_by_the_elements_of_the_data_set(read):
         judged.append(step)
         return True
 
-    answers = with_read_elements(Asking(), ScreenReader(Readers())).judged_by(judge).answer_episodes([EPISODE])
+    answers = ReadingAgent(Asking(), ScreenReader(Readers())).judged_by(judge).answer_episodes([EPISODE])
     assert [answer.text for answer in answers[0][0]] == ["True"] * 5
     assert [step.elements for step in judged] == [step.elements for step in EPISODE.steps]
 

@@ -1,0 +1,184 @@
+"""Elements that are read from the pixels of screens, in place of those that a phone or a data set provides.
+
+Elements of recorded steps, of the current and of earlier ones, are replaced, too: none of the source's own reaches the
+agent. A control is around this agent, so from a grey screen nothing is read. A process reads each picture once.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from vlm_agent.agents.agent import Agent, Answer, Judge, Preparation, Turn
+from vlm_agent.agents.lessons import Episodes
+from vlm_agent.episodes import Episode, Screen, Step, UiElement
+from vlm_agent.errors import UserError
+from vlm_agent.files import sha256_of
+from vlm_agent.screens.seen import Understood
+from vlm_agent.screens.understand import Readers, understand
+
+_REMEMBERED = 4096
+"""Screens whose result is kept. It holds no pixels: some kilobytes a screen."""
+
+_CHECKPOINT = (".json", ".safetensors", ".bin", ".txt")
+
+
+@dataclass
+class ScreenReader:
+    """Reads one picture at a time, because the readers use all cores by themselves. Thread-safe."""
+
+    readers: Readers
+    _memory: OrderedDict[bytes, Understood] = field(default_factory=OrderedDict, repr=False, compare=False)
+    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, readers: Readers) -> "ScreenReader":
+        """The reader of these settings in this process."""
+        return _reader(readers)
+
+    def read(self, pixels: np.ndarray) -> Understood:
+        """`pixels`: uint8 (height, width, 3), RGB. Raises UserError for pixels of another form."""
+        key = hashlib.sha256(repr(pixels.shape).encode() + np.ascontiguousarray(pixels).tobytes()).digest()
+        with self._lock:
+            if (known := self._memory.get(key)) is None:
+                known = self._memory[key] = understand(pixels, self.readers)
+                if len(self._memory) > _REMEMBERED:
+                    self._memory.popitem(last=False)
+            self._memory.move_to_end(key)
+            return known
+
+    def elements(self, pixels: np.ndarray) -> tuple[UiElement, ...]:
+        return self.read(pixels).elements
+
+    def screen(self, screen: Screen) -> Screen:
+        """The screen with its elements read from its pixels; None without pixels."""
+        return replace(screen, elements=None if screen.pixels is None else self.elements(screen.pixels))
+
+    def __reduce__(self) -> tuple:
+        """Another process has a memory of its own."""
+        return ScreenReader.of, (self.readers,)
+
+
+def readers_identity(readers: Readers) -> dict[str, Any]:
+    """What decides the result of reading, as JSON values. `files`: digests of detectors and icon readers from files.
+
+    Raises UserError for a file that does not exist.
+    """
+    identity = readers.model_dump(mode="json", exclude={"text": {"cache", "threads"}})
+    paths = {name: identity[name].partition(":")[2] for name in ("widgets", "icons")}
+    files = {name: _digest(Path(path)) for name, path in paths.items() if path}
+    return identity | {"files": files} if files else identity
+
+
+def readers_of(identity: Mapping[str, Any]) -> Readers:
+    """The inverse of `readers_identity`."""
+    return Readers.model_validate({name: value for name, value in identity.items() if name != "files"})
+
+
+def in_words(readers: Readers) -> str:
+    """A line for reports."""
+    text = readers.text.model_dump()["name"]
+    return f"read from pixels (text: {text}, widgets: {readers.widgets}, icons: {readers.icons})"
+
+
+def _digest(path: Path) -> str:
+    """The digest of a file, or of the files of a checkpoint."""
+    if not path.exists():
+        raise UserError(f"readers: {path} does not exist")
+    paths = [path] if path.is_file() else [one for one in path.iterdir() if one.suffix in _CHECKPOINT]
+    return sha256_of(sorted(paths))
+
+
+@lru_cache(maxsize=8)
+def _reader(readers: Readers) -> ScreenReader:
+    return ScreenReader(readers)
+
+
+@dataclass(frozen=True)
+class ReadingAgent(Agent):
+    """`agent` on screens whose elements `reader` reads. `judge`: of recorded steps with the data set's elements, as
+    scores are."""
+
+    agent: Agent
+    reader: ScreenReader
+    judge: Judge | None = None
+
+    def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
+        turns = [replace(turn, screen=self.reader.screen(turn.screen)) for turn in history]
+        return self.agent.act(goal, turns, self.reader.screen(screen))
+
+    def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
+        read = [read_episode(episode, self.reader) for episode in episodes]
+        return self._judged(episodes, read).answer_episodes(read, variants)
+
+    def preparation(self) -> Preparation | None:
+        preparation = self.agent.preparation()
+        return None if preparation is None else ReadingPreparation(self.reader, preparation)
+
+    def answer_prepared(self, prepared: Sequence[Any], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
+        return self.agent.answer_prepared(prepared, variants)
+
+    def judged_by(self, judge: Judge) -> "ReadingAgent":
+        return replace(self, judge=judge)
+
+    def _judged(self, recorded: Sequence[Episode], read: Sequence[Episode]) -> Agent:
+        """The agent, which sees the steps that were `read`, with the judge of those that were `recorded`."""
+        if self.judge is None:
+            return self.agent
+        judge = self.judge
+        pairs = [zip(after.steps, before.steps, strict=True) for after, before in zip(read, recorded, strict=True)]
+        recorded_of = {id(seen): step for steps in pairs for seen, step in steps}
+        return self.agent.judged_by(lambda action, step: judge(action, recorded_of[id(step)]))
+
+    def without_sight(self) -> "ReadingAgent | None":
+        blind = self.agent.without_sight()
+        return None if blind is None else replace(self, agent=blind)
+
+    def stop(self) -> None:
+        self.agent.stop()
+
+    def estimate(self, sample: Callable[[], Sequence[Episode]], steps: int) -> str | None:
+        return self.agent.estimate(lambda: [read_episode(one, self.reader) for one in sample()], steps)
+
+    def spending(self) -> str:
+        return self.agent.spending()
+
+
+@dataclass(frozen=True)
+class ReadingPreparation:
+    """Reads the screens of an episode before the agent's preparation, which may run in another process."""
+
+    reader: ScreenReader
+    preparation: Callable[[Episode], Any]
+
+    def __call__(self, episode: Episode) -> Any:
+        return self.preparation(read_episode(episode, self.reader))
+
+
+@dataclass(frozen=True)
+class ReadEpisodes:
+    """`episodes` with the elements of their screens read from the pixels, an episode at a time."""
+
+    episodes: Episodes
+    reader: ScreenReader
+
+    def __len__(self) -> int:
+        return len(self.episodes)
+
+    def __getitem__(self, index: int) -> Episode:
+        return read_episode(self.episodes[index], self.reader)
+
+
+def read_episode(episode: Episode, reader: ScreenReader) -> Episode:
+    """The episode with the elements of its screens read from their pixels; none without pixels."""
+    return replace(episode, steps=tuple(_read(step, reader) for step in episode.steps))
+
+
+def _read(step: Step, reader: ScreenReader) -> Step:
+    return replace(step, elements=() if step.screenshot is None else reader.elements(step.screenshot))
