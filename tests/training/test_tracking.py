@@ -14,8 +14,7 @@ from rich.console import Console
 
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.errors import RecipeError
-from vlm_agent.recipe.run import read_recipe
-from vlm_agent.recipe.training import TRACKERS
+from vlm_agent.recipe.run import TRACKERS, read_recipe
 from vlm_agent.training import tracking
 from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
 from vlm_agent.training.train import train

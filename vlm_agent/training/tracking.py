@@ -23,8 +23,7 @@ from typing import Any
 
 from vlm_agent.errors import RecipeError
 from vlm_agent.files import read_json, write_json
-from vlm_agent.recipe.run import Recipe
-from vlm_agent.recipe.training import OFF, TRACKERS
+from vlm_agent.recipe.run import OFF, TRACKERS, Recipe
 from vlm_agent.training.loop import ranks
 from vlm_agent.training.run_folder.checkpoints import dotted
 from vlm_agent.training.run_folder.layout import TENSORBOARD

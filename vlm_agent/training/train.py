@@ -22,8 +22,7 @@ from vlm_agent.models.run_layout import CHECKPOINTS, TOKENIZER_FOLDER
 from vlm_agent.models.weights.device import describe_device, model_device
 from vlm_agent.models.weights.origin import record_learned, record_sources
 from vlm_agent.models.weights.zero3 import state_for_saving
-from vlm_agent.recipe.run import Recipe
-from vlm_agent.recipe.training import TrainingRecipe
+from vlm_agent.recipe.run import Recipe, TrainingRecipe
 from vlm_agent.training.data.data_module import DataModule
 from vlm_agent.training.data.shard_data import data_module_of
 from vlm_agent.training.data.stream import RowStream

@@ -12,7 +12,7 @@ from helpers.training.packs import NextWord, pack
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
-from vlm_agent.recipe.training import TrainingRecipe
+from vlm_agent.recipe.run import TrainingRecipe
 from vlm_agent.training.engine import Engine, Place
 from vlm_agent.training.loop import ranks
 from vlm_agent.training.loop.journal import Journal

@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from vlm_agent.recipe.training import BETAS, OptimizerRecipe
+from vlm_agent.recipe.run import BETAS, OptimizerRecipe
 from vlm_agent.training.loop import ranks
 
 

@@ -2,7 +2,7 @@
 
 import math
 
-from vlm_agent.recipe.training import TrainingRecipe
+from vlm_agent.recipe.run import TrainingRecipe
 
 
 def warmup_steps(training: TrainingRecipe, steps: int) -> int:

@@ -20,8 +20,7 @@ import torch
 
 from vlm_agent.errors import TrainingError
 from vlm_agent.models.weights.origin import keys_of_folders
-from vlm_agent.recipe.run import Recipe
-from vlm_agent.recipe.training import NEWEST_KEPT, TrainingRecipe
+from vlm_agent.recipe.run import NEWEST_KEPT, Recipe, TrainingRecipe
 from vlm_agent.training.loop import ranks
 from vlm_agent.training.loop.random_state import random_state, restore
 from vlm_agent.training.run_folder.checkpoint_record import (
