@@ -14,7 +14,7 @@ from shipped_weights.phone_vlm_tiny.stream import HELD_OUT, DrawnLessons, Endles
 from vlm_agent.errors import RecipeError
 from vlm_agent.files import atomic_write
 from vlm_agent.models.build import Vocabulary
-from vlm_agent.recipe.training import ValidationRecipe
+from vlm_agent.recipe.run import ValidationRecipe
 from vlm_agent.training.data.data_module import DataModule
 from vlm_agent.training.data.stream import RowStream
 

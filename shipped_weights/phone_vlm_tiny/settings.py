@@ -10,8 +10,7 @@ from typing import Annotated
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from vlm_agent.errors import RecipeError
-from vlm_agent.recipe.run import Recipe
-from vlm_agent.recipe.training import ValidationRecipe
+from vlm_agent.recipe.run import Recipe, ValidationRecipe
 from vlm_agent.recipe.yaml_file import read_mapping, validated
 from vlm_agent.settings import Section
 

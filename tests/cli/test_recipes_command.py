@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vlm_agent.cli import FAILED, OK, main
-from vlm_agent.recipe.shipped import find_shipped, label, shipped_files, summary
+from vlm_agent.recipe.yaml_file import find_shipped, label, shipped_files, summary
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,7 +12,7 @@ from vlm_agent.cli import USAGE, main
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import read_benchmark, read_groups
 from vlm_agent.evaluation.offline import run as offline
-from vlm_agent.recipe.shipped import find_shipped
+from vlm_agent.recipe.yaml_file import find_shipped
 
 FOLDER = Path(__file__).parents[2] / "eval"
 FILES = sorted(FOLDER.glob("*.yaml"))

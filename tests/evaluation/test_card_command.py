@@ -12,7 +12,7 @@ from vlm_agent.cli import main
 from vlm_agent.evaluation.card_command import offline_command, online_command
 from vlm_agent.evaluation.offline.plan import job
 from vlm_agent.evaluation.online.evaluate import BASELINES
-from vlm_agent.recipe.shipped import find_shipped
+from vlm_agent.recipe.yaml_file import find_shipped
 
 
 class PlannedError(Exception):

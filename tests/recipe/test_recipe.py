@@ -9,9 +9,9 @@ from vlm_agent.action_languages.named import NamedLanguage
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.data import SENTENCES
 from vlm_agent.recipe.run import Recipe, read_recipe
-from vlm_agent.recipe.shipped import shipped_files
+from vlm_agent.recipe.yaml_file import shipped_files
 from vlm_agent.training.data.sentence_kinds import SENTENCE_KINDS
-from vlm_agent.training.loop.schedule import warmup_steps
+from vlm_agent.training.loop.optimizers import warmup_steps
 
 NEXT_TO = {
     "trainin": "training",

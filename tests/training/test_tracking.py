@@ -14,10 +14,9 @@ from rich.console import Console
 
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.errors import RecipeError
-from vlm_agent.recipe.run import read_recipe
-from vlm_agent.recipe.training import TRACKERS
-from vlm_agent.training import tracking
-from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
+from vlm_agent.recipe.run import TRACKERS, read_recipe
+from vlm_agent.training import journal
+from vlm_agent.training.journal import PROGRESS, read_progress
 from vlm_agent.training.train import train
 
 VALIDATED = {"training.validation": "{split: train, episodes: 2, steps: 2}"}
@@ -49,7 +48,7 @@ def trained(path, track, **others):
 
 
 def test_every_tracker_of_a_recipe_can_be_started():
-    assert tracking._TRACKERS.keys() == TRACKERS.keys()
+    assert journal._TRACKERS.keys() == TRACKERS.keys()
 
 
 @pytest.mark.parametrize("name", TRACKERS)

@@ -23,15 +23,16 @@ from vlm_agent.agents.controls import CONTROLS
 from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.errors import RecipeError, TrainingError, UserError
+from vlm_agent.files import write_json
 from vlm_agent.files.checked_json import read_checked, write_checked
 from vlm_agent.models.build import load
 from vlm_agent.models.run_layout import BASE_FOLDER, trained
 from vlm_agent.recipe.run import Recipe, read_recipe
-from vlm_agent.training import engine
+from vlm_agent.training import engine, zero
+from vlm_agent.training.engine import load as load_rows
+from vlm_agent.training.journal import PROGRESS, read_progress
 from vlm_agent.training.loop import ranks
-from vlm_agent.training.loop.loader import load as load_rows
-from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
-from vlm_agent.training.run_folder.run_lock import LOCK
+from vlm_agent.training.run_folder.layout import LOCK
 from vlm_agent.training.run_folder.status import read_status
 from vlm_agent.training.train import train
 
@@ -429,9 +430,10 @@ print("all is saved")
 def test_deepspeed_counts_one_row_a_device_and_step(shards, tmp_path):
     content = tiny.recipe(shards, tmp_path / "run")
     content["training"]["accumulation"] = 3
-    path = tmp_path / "zero.json"
     given = {"train_micro_batch_size_per_gpu": "auto", "train_batch_size": "auto", "zero_optimization": {"stage": 2}}
-    used = engine.completed(given, path, Recipe(**content), bf16=False)
+    write_json(tmp_path / "zero.json", given)
+    content["training"] |= {"deepspeed": str(tmp_path / "zero.json"), "optimizer": {"name": "adamw"}}
+    used = zero.configuration(Recipe(**content), bf16=False).config
     sizes = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size")
     assert [used[name] for name in sizes] == [1, 3, 3]
     assert (used["gradient_clipping"], used["bf16"]) == (1.0, {"enabled": False})
@@ -440,8 +442,11 @@ def test_deepspeed_counts_one_row_a_device_and_step(shards, tmp_path):
 @pytest.mark.parametrize("other", [{"gradient_clipping": 0.5}, {"bf16": {"enabled": True}}, {"train_batch_size": 8}])
 def test_a_deepspeed_file_with_another_value_than_the_recipe_is_refused(shards, tmp_path, other):
     (name,) = other
+    write_json(tmp_path / "zero.json", other)
+    content = tiny.recipe(shards, tmp_path / "run")
+    content["training"] |= {"deepspeed": str(tmp_path / "zero.json"), "optimizer": {"name": "adamw"}}
     with pytest.raises(RecipeError, match=rf'zero.json sets {name} to .*; write "auto"'):
-        engine.completed(other, tmp_path / "zero.json", Recipe(**tiny.recipe(shards, tmp_path / "run")), bf16=False)
+        zero.configuration(Recipe(**content), bf16=False)
 
 
 def test_ranks_wait_an_hour_for_each_other_with_and_without_deepspeed(shards, tmp_path, monkeypatch):

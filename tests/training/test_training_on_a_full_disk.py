@@ -12,7 +12,7 @@ from helpers.tiny import write_shards
 
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.errors import TrainingError
-from vlm_agent.training.run_folder.room import explained_full_disk
+from vlm_agent.training.run_folder.layout import explained_full_disk
 
 KINDS = {"weights": "model.safetensors", "optimizer": "optimizer.pt"}
 

@@ -15,8 +15,7 @@ from vlm_agent.action_languages.coat import CoatSettings
 from vlm_agent.action_languages.element_index import ElementIndexSettings
 from vlm_agent.action_languages.language import ActionLanguage, Coordinate, LanguageSettings, LanguageVocabulary
 from vlm_agent.action_languages.named import NamedSettings
-from vlm_agent.settings import chosen_from
-from vlm_agent.settings.registry import Registry
+from vlm_agent.settings import Registry, chosen_from
 
 __all__ = [
     "DEFAULT",

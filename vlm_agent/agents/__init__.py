@@ -22,7 +22,7 @@ from vlm_agent.agents.endpoint import EndpointSettings
 from vlm_agent.agents.scripted import ScriptedSettings
 from vlm_agent.agents.vision_tasker import VisionTaskerSettings
 from vlm_agent.agents.vlm import VlmSettings
-from vlm_agent.settings.registry import Registry
+from vlm_agent.settings import Registry
 
 __all__ = [
     "AGENTS",

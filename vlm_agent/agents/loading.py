@@ -18,8 +18,7 @@ from vlm_agent.episodes import Episode
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.run import Recipe, read_recipe
-from vlm_agent.recipe.shipped import find_shipped
-from vlm_agent.recipe.yaml_file import read_mapping, set_keys, validated
+from vlm_agent.recipe.yaml_file import find_shipped, read_mapping, set_keys, validated
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -33,7 +33,7 @@ from vlm_agent.files.checked_json import parsing, read_checked
 from vlm_agent.files.console import say
 from vlm_agent.files.peak_memory import PeakMemory
 from vlm_agent.models.weights.precision import has_bf16
-from vlm_agent.recipe.shipped import find_shipped
+from vlm_agent.recipe.yaml_file import find_shipped
 
 RECIPE = Path("recipes/phone_vlm_tiny_lora.yaml")
 SEED = 0

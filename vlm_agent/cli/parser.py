@@ -163,7 +163,7 @@ def file_name(ending: str) -> Callable[[str], Path]:
 
 def shipped_file(text: str) -> Path:
     """A path. If it does not exist, the shipped file with this relative path, if there is one."""
-    from vlm_agent.recipe.shipped import find_shipped
+    from vlm_agent.recipe.yaml_file import find_shipped
 
     return find_shipped(Path(text))
 

@@ -32,7 +32,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from vlm_agent.errors import RecipeError
-    from vlm_agent.recipe.shipped import label
+    from vlm_agent.recipe.yaml_file import label
 
     if options.name is None:
         _print_list()
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print_list() -> None:
-    from vlm_agent.recipe.shipped import label, shipped_files, summary
+    from vlm_agent.recipe.yaml_file import label, shipped_files, summary
 
     files = shipped_files()
     width = max(len(label(path)) for path in files)
@@ -62,7 +62,7 @@ def _print_list() -> None:
 def _find(name: str) -> Path:
     """The shipped file with this stem or relative path."""
     from vlm_agent.errors import RecipeError
-    from vlm_agent.recipe.shipped import by_name, suggestion
+    from vlm_agent.recipe.yaml_file import by_name, suggestion
 
     files = by_name()
     if name not in files:

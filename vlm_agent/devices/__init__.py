@@ -4,7 +4,7 @@ from vlm_agent.devices.adb.opening import ADB
 from vlm_agent.devices.browser.opening import BROWSER
 from vlm_agent.devices.device import Device, DeviceAddress, DeviceKind, DeviceTask, OpenedDevice
 from vlm_agent.devices.errors import DeviceError
-from vlm_agent.settings.registry import Registry
+from vlm_agent.settings import Registry
 
 __all__ = ["DEVICES", "Device", "DeviceAddress", "DeviceKind", "DeviceTask", "OpenedDevice", "device_address"]
 

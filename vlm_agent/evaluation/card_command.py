@@ -12,8 +12,7 @@ from vlm_agent.agents.controls import controls_of
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.identity import AGENT, READ_ELEMENTS
-from vlm_agent.recipe.shipped import label, shipped_files
-from vlm_agent.recipe.yaml_file import read_mapping
+from vlm_agent.recipe.yaml_file import label, read_mapping, shipped_files
 
 _OUTPUT = ("--output", "OUT")
 _BENCHMARK_FILE = "BENCHMARK.yaml"

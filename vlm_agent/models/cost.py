@@ -107,7 +107,8 @@ class Workload:
         return self._with(screens, lambda name: round(getattr(self, name) * times))
 
     def _with(self, screens: Counter, count: Callable[[str], int]) -> "Workload":
-        return Workload(**{one.name: screens if one.name == "screens" else count(one.name) for one in fields(self)})
+        counts = {one.name: count(one.name) for one in fields(self) if one.name != "screens"}
+        return Workload(screens=screens, **counts)
 
 
 NO_WORK = Workload(tokens=0, pairs=0, supervised=0, screens={})

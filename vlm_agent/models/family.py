@@ -36,7 +36,7 @@ from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.thoughts.lines import NO_THOUGHTS
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import Past
-from vlm_agent.settings.registry import Registry
+from vlm_agent.settings import Registry
 
 
 @dataclass(frozen=True)

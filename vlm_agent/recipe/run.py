@@ -1,21 +1,139 @@
 """A recipe: everything that decides a training run, read from YAML and validated. The command line may override keys.
 
-`data.py`, `model.py` and `training.py` hold its sections. The resolved recipe is saved in the run folder
-and is itself a valid recipe.
+`data.py` and `model.py` hold the sections of these names; `training` is here. The resolved recipe is saved in the run
+folder and is itself a valid recipe.
 """
 
+import math
 from pathlib import Path
+from typing import Annotated, Literal
 
 import yaml
-from pydantic import Field, NonNegativeInt, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PlainSerializer,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from vlm_agent.action_languages import ChosenLanguage, default_settings
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.model import ModelRecipe
-from vlm_agent.recipe.training import TrainingRecipe
-from vlm_agent.recipe.yaml_file import override, read_mapping, validated
-from vlm_agent.settings import Section
+from vlm_agent.recipe.yaml_file import find_shipped, override, read_mapping, validated
+from vlm_agent.settings import BARE_OFF, Section, either
+
+NEWEST_KEPT = 2
+"""The fewest checkpoints that a run keeps: one may be damaged on disk."""
+
+
+OFF = "off"
+TRACKERS = {"wandb": "wandb", "trackio": "trackio", "mlflow": "mlflow"}
+"""The values of `track` besides `off`, which are names of transformers' integrations → the package to install.
+`training/tracking.py` starts them."""
+
+BETAS = (0.9, 0.98)
+Beta = Annotated[float, Field(ge=0, lt=1)]
+
+
+def _steps_or_fraction(value: float) -> float:
+    if value < 1 and value != 0:
+        return value
+    if not math.isfinite(value) or value != int(value):
+        raise ValueError("must be a whole number of steps, or below 1 for a fraction of all steps")
+    return int(value)
+
+
+StepsOrFraction = Annotated[
+    NonNegativeFloat, AfterValidator(_steps_or_fraction), PlainSerializer(_steps_or_fraction, return_type=int | float)
+]
+
+
+def _known_tracker(name: str) -> str:
+    if name != OFF and name not in TRACKERS:
+        raise ValueError(f"{name!r} is unknown; choose one of {', '.join((OFF, *TRACKERS))}")
+    return name
+
+
+class OptimizerRecipe(Section):
+    """`muon` is for models from scratch and takes `muon_learning_rate` for weight matrices beside `learning_rate`.
+    `betas`: AdamW's decay rates of the gradient's mean and of its square."""
+
+    name: Literal["adamw", "muon"] = "adamw"
+    learning_rate: PositiveFloat = 1e-4
+    muon_learning_rate: PositiveFloat = 0.01
+    weight_decay: NonNegativeFloat = 0.01
+    betas: tuple[Beta, Beta] = BETAS
+
+
+class ValidationRecipe(Section):
+    """Every `steps` steps the loss and exact actions of `episodes` episodes of `split` are measured. The episodes are
+    spread evenly over the subsets."""
+
+    split: str = "validation"
+    episodes: PositiveInt = 64
+    steps: PositiveInt = 200
+
+
+class TrainingRecipe(Section):
+    """Length and size of the run: `steps` optimiser steps of `accumulation` rows per rank; a row is one forward pass.
+
+    A row packs `batch_size` sentences (default 1), or as many as fit into `batch_tokens`, which is the better
+    choice where episodes differ in length. Set exactly one of `steps` and `epochs`. `schedule` starts after
+    `warmup_steps` of linear warm-up; a value below 1 is a fraction of all steps. `bf16`: mixed precision; `auto`:
+    where it is faster than float32 on the machine that starts the run (GPUs from Ampere on, CPUs with AMX); the
+    run's recipe.yaml states which, and a resumed run keeps it. `save_steps`: a checkpoint every so many steps;
+    `save_seconds`: also when so many seconds have passed since the last one, so that a killed run loses no more,
+    however long a step takes. `keep_checkpoints`: how many of the newest to keep, beside the best. `track`: also logs
+    the figures of RUN/progress.jsonl, with the recipe, to Weights & Biases (`wandb`), `trackio` or `mlflow`.
+    `deepspeed`: a file of `deepspeed_configs/`, for several ranks.
+    """
+
+    REPLACES = either("epochs", "steps") | either("batch_size", "batch_tokens")
+
+    epochs: PositiveFloat | None = None
+    steps: PositiveInt | None = None
+    batch_size: PositiveInt | None = None
+    batch_tokens: PositiveInt | None = None
+    accumulation: PositiveInt = 1
+    optimizer: OptimizerRecipe = OptimizerRecipe()
+    schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    warmup_steps: StepsOrFraction = 30
+    max_grad_norm: PositiveFloat = 1.0
+    bf16: bool | Literal["auto"] = False
+    gradient_checkpointing: bool = False
+    save_steps: PositiveInt | None = None
+    save_seconds: PositiveInt | None = None
+    keep_checkpoints: Annotated[int, Field(ge=NEWEST_KEPT)] = NEWEST_KEPT
+    log_steps: PositiveInt = 10
+    track: Annotated[str, BARE_OFF, AfterValidator(_known_tracker)] = OFF
+    validation: ValidationRecipe | None = None
+    deepspeed: str | None = None
+
+    @property
+    def deepspeed_file(self) -> Path | None:
+        """The file that `deepspeed` names: the user's, else the shipped one of that relative path."""
+        return None if self.deepspeed is None else find_shipped(Path(self.deepspeed))
+
+    @model_validator(mode="after")
+    def _one_length(self) -> "TrainingRecipe":
+        if self.batch_tokens is not None and self.batch_size is not None:
+            raise ValueError("batch_size and batch_tokens exclude each other; remove one of them")
+        if self.epochs is not None and self.steps is not None:
+            raise ValueError("epochs and steps exclude each other; remove one of them")
+        if self.epochs is None and self.steps is None:
+            raise ValueError("the length is missing; set epochs or steps")
+        return self
+
+    @model_validator(mode="after")
+    def _whole_matrices(self) -> "TrainingRecipe":
+        if self.deepspeed is not None and self.optimizer.name == "muon":
+            raise ValueError("DeepSpeed partitions weight matrices, and muon needs them whole; use adamw")
+        return self
 
 
 class Recipe(Section):

@@ -1,34 +1,47 @@
-"""The only module that knows how many processes train, and with what: one alone, DDP, or DeepSpeed's ZeRO-2 and ZeRO-3.
+"""The model of a run on this rank: where it computes, what of it trains, how a step updates it.
 
-`Engine` is a model in one process, or a copy of it on every rank. `ZeroEngine` divides gradients, optimiser states
-and, with ZeRO-3, weights among the ranks. The loop (`train.run_steps`) reads the same for all of them: gradients are
-averaged over the ranks, and a step updates the weights.
+`Engine` is a model in one process, or a copy of it on every rank (DDP); `zero.ZeroEngine` divides it among the ranks.
+The loop (`train.run_steps`) reads the same for all of them: gradients are averaged over the ranks, and a step updates
+the weights.
 """
 
-import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
+from accelerate.utils import send_to_device
 from peft import PeftModel, set_peft_model_state_dict
+from rich.console import Console
 from safetensors.torch import load_file
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset
 from transformers import PreTrainedModel
 from transformers.integrations.deepspeed import HfDeepSpeedConfig
 
-from vlm_agent.errors import RecipeError, TrainingError
-from vlm_agent.files.installation import install_line
+from vlm_agent.errors import TrainingError
+from vlm_agent.models.build import build
 from vlm_agent.models.family import saved_family
-from vlm_agent.models.weights.adapters import ADAPTER_WEIGHTS, save_trained_weights, state_for_saving
+from vlm_agent.models.run_layout import BASE_FOLDER
+from vlm_agent.models.weights.adapters import (
+    ADAPTER_WEIGHTS,
+    choose_trained_weights,
+    count_parameters,
+    save_trained_weights,
+    without_zero3_partitioning,
+)
 from vlm_agent.models.weights.precision import has_bf16, model_device
+from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.recipe.run import Recipe
+from vlm_agent.training.data.data_module import DataModule, unwritable_report
 from vlm_agent.training.loop import ranks
 from vlm_agent.training.loop.optimizers import optimizer_of
+from vlm_agent.training.loop.preemption import leave_stopping_to_parent
 
 OPTIMIZER = "optimizer.pt"
 
@@ -48,20 +61,16 @@ def take_place(recipe: Recipe) -> Place:
 
     Raises RecipeError where DeepSpeed cannot start, TrainingError where the ranks chose unlike precisions.
     """
+    from vlm_agent.training import zero  # it builds on this module
+
     training, device = recipe.training, own_device()
     bf16 = has_bf16() if training.bf16 == "auto" else training.bf16
     if training.deepspeed_file is None:
         ranks.join(device)
-        refuse_unlike_precisions(bf16)
-        return Place(device, bf16)
-    config = read_deepspeed(training.deepspeed_file, recipe)
-    if "RANK" not in os.environ:
-        raise RecipeError(
-            "training.deepspeed needs a launcher, for one GPU too: torchrun --nproc_per_node N -m vlm_agent.cli train …"
-        )
-    start_deepspeed()
+    else:
+        zero.start(recipe)
     refuse_unlike_precisions(bf16)
-    return Place(device, bf16, HfDeepSpeedConfig(completed(config, training.deepspeed_file, recipe, bf16)))
+    return Place(device, bf16, None if training.deepspeed_file is None else zero.configuration(recipe, bf16))
 
 
 def own_device() -> torch.device:
@@ -151,50 +160,12 @@ class Engine:
             self.model.load_state_dict(saved_family(folder).load(folder).state_dict())
 
 
-class ZeroEngine(Engine):
-    """A model under DeepSpeed's ZeRO. The clipping belongs to its step."""
-
-    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, place: Place) -> None:
-        super().__init__(model, optimizer, place)
-        import deepspeed  # takes seconds, and most runs do not need it
-
-        assert place.deepspeed is not None  # noqa: S101 (only `engine_of` builds one)
-        config = with_sizes(place.deepspeed.config, model)
-        self._engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
-        self.network, self.step = self._engine, self._engine.step
-
-    def precision(self) -> AbstractContextManager:
-        return nullcontext()  # the weights themselves are bfloat16
-
-    def accumulating(self, is_last: bool) -> AbstractContextManager:
-        self._engine.set_gradient_accumulation_boundary(is_last)
-        return nullcontext()
-
-    def backward(self, loss: torch.Tensor) -> None:
-        self._engine.backward(loss, scale_wrt_gas=False)
-
-    def clip(self, greatest: float) -> torch.Tensor | None:
-        return None
-
-    def figures(self) -> dict[str, float]:
-        self._norm = self._engine.get_global_grad_norm()
-        return super().figures()
-
-    def save(self, checkpoint: Path) -> None:
-        state = state_for_saving(self.model, ranks.number() == 0)
-        if ranks.number() == 0:
-            self.save_weights(checkpoint, state)
-        self._engine.save_checkpoint(str(checkpoint), exclude_frozen_parameters=isinstance(self.model, PeftModel))
-
-    def load(self, checkpoint: Path) -> None:
-        """DeepSpeed's files hold weights and optimiser states. It reads them as pickles."""
-        self._engine.load_checkpoint(str(checkpoint), load_module_strict=not isinstance(self.model, PeftModel))
-
-
 def engine_of(model: nn.Module, recipe: Recipe, place: Place) -> Engine:
     """The model on its device, with the optimiser of the recipe."""
     optimizer = recipe.training.optimizer
     if place.deepspeed is not None:
+        from vlm_agent.training.zero import ZeroEngine  # it builds on this module
+
         return ZeroEngine(model, optimizer_of(model, optimizer, place.bf16), place)
     model.to(place.device)  # before the optimiser, which keeps its parameters
     # A vision tower that trains may have layers that its feature map does not depend on, such as a pooler.
@@ -202,74 +173,78 @@ def engine_of(model: nn.Module, recipe: Recipe, place: Place) -> Engine:
     return Engine(model, optimizer_of(model, optimizer, place.bf16), place, may_have_unused)
 
 
-# DeepSpeed: its file, and its start.
+# The model before its first step, and batches on their way to it.
 
 
-def read_deepspeed(path: Path, recipe: Recipe) -> dict[str, Any]:
-    """Raises RecipeError for a file that is no configuration, or one that does not fit the recipe."""
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-        stage = config.get("zero_optimization", {}).get("stage", 0)
-    except OSError as error:
-        raise RecipeError(f"training.deepspeed: {path} cannot be read: {error.strerror}") from None
-    except (ValueError, AttributeError) as error:
-        raise RecipeError(f"training.deepspeed: {path} is not a DeepSpeed configuration: {error}") from None
-    if stage == 3 and recipe.model.quantisation is not None:
-        raise RecipeError(
-            f"training.deepspeed: ZeRO-3, which {path} asks for, would partition quantised weights; use zero2, which "
-            "keeps them whole on every GPU"
-        )
-    return config
+def load_base(recipe: Recipe, data: DataModule, run: Path) -> PreTrainedModel:
+    """The model before training. Random weights under an adapter are saved to RUN/base: no checkpoint holds them."""
+    with without_zero3_partitioning(recipe.model.starts_random):
+        base = build(recipe.model, data.tokenizer, recipe.action_language.build())
+    data.complete(base.config)
+    has_adapter = "lora" in recipe.model.train.model_dump().values()
+    if ranks.number() == 0 and recipe.model.starts_random and has_adapter:
+        base.save_pretrained(run / BASE_FOLDER)
+    return base
 
 
-def start_deepspeed() -> None:
-    """Connects the ranks before a checkpoint is loaded, because ZeRO-3 partitions it among them.
+def adapt(base: PreTrainedModel, recipe: Recipe, place: Place) -> PreTrainedModel | PeftModel:
+    """The base, quantised where the recipe asks for it, with adapters; each part trains as `model.train` states.
 
-    On CPUs DeepSpeed would compile an operation that speeds up collectives on one machine. That needs a compiler and
-    most of a minute, and a process killed meanwhile leaves a lock on which every later run hangs. gloo works without.
+    DeepSpeed has no autocast: what trains has the dtype of what it reads.
     """
-    try:
-        import deepspeed  # takes seconds, and most runs do not need it
-    except ImportError as error:
-        raise RecipeError(f"training.deepspeed needs DeepSpeed ({error}); {install_line('deepspeed')}") from None
-    on_gpu = torch.cuda.is_available()
-    if not on_gpu:
-        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    deepspeed.init_distributed("nccl" if on_gpu else "gloo", timeout=ranks.TIMEOUT)
+    if recipe.model.quantisation is not None:
+        on_device = cast(nn.Module, base).to(place.device)  # quantising 7 B weights on a CPU would take minutes
+        base = cast(PreTrainedModel, quantise(on_device, recipe.model.quantisation))
+    in_bf16 = recipe.training.deepspeed is not None and place.bf16
+    dtype = torch.bfloat16 if in_bf16 else torch.float32
+    model = choose_trained_weights(base, recipe.model.train, recipe.model.lora, dtype)
+    if recipe.training.gradient_checkpointing:
+        model.activation_checkpointing_enable()
+    model.config.use_cache = False
+    return model
 
 
-def completed(config: dict[str, Any], path: Path, recipe: Recipe, bf16: bool) -> dict[str, Any]:
-    """The configuration with the recipe's values where it has `auto` or none. Raises RecipeError for another value."""
-    accumulation = recipe.training.accumulation
-    known = {
-        "train_micro_batch_size_per_gpu": 1,  # one row
-        "gradient_accumulation_steps": accumulation,
-        "train_batch_size": accumulation * ranks.count(),
-        "gradient_clipping": recipe.training.max_grad_norm,
-        "bf16": config.get("bf16", {}) | {"enabled": bf16},
-    }
-    for key, value in known.items():
-        there = config.get(key, "auto")
-        named = there.get("enabled", "auto") if isinstance(there, dict) else there
-        if named != "auto" and named != (bf16 if key == "bf16" else value):
-            raise RecipeError(f'training.deepspeed: {path} sets {key} to {named}, unlike the recipe; write "auto"')
-    return config | known | {"steps_per_print": config.get("steps_per_print", 10**9)}
+def total_parameters(model: nn.Module) -> dict[str, int]:
+    """{"trained", "frozen"}: of all parts."""
+    parts = count_parameters(model).values()
+    return {state: sum(counts[state] for counts in parts) for state in ("trained", "frozen")}
 
 
-def with_sizes(config: dict[str, Any], model: nn.Module) -> dict[str, Any]:
-    """The configuration with the sizes of buffers that follow from the width of the model where they are `auto`."""
-    zero = config["zero_optimization"]
-    width = hidden_size(cast(Any, model).config)
-    sizes = {
-        "reduce_bucket_size": width**2,
-        "stage3_prefetch_bucket_size": int(0.9 * width**2),
-        "stage3_param_persistence_threshold": 10 * width,
-    }
-    return config | {
-        "zero_optimization": {key: sizes[key] if value == "auto" else value for key, value in zero.items()}
-    }
+def describe(console: Console, model: nn.Module, data: DataModule) -> None:
+    """Prints the size of the run, and of each part of the model."""
+    console.print(f"{data.recipe.output}: {data.reads}; {data.steps} steps of {data.rows_per_step} rows")
+    if (unwritable := data.unwritable_actions).count:
+        console.print(unwritable_report(unwritable), highlight=False, markup=False, soft_wrap=True)
+    for note in data.notes:
+        console.print(note.text, highlight=False, markup=False, soft_wrap=True)
+    for part, counts in count_parameters(model).items():
+        console.print(f"  {part:15} {counts['trained']:>13,} trained  {counts['frozen']:>13,} frozen", highlight=False)
 
 
-def hidden_size(config: Any) -> int:
-    """The width of the language model."""
-    return getattr(config, "hidden_size", None) or config.get_text_config().hidden_size
+class Rows(Protocol):
+    """Collated batches by number."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, number: int) -> dict: ...
+
+
+def load(rows: Rows, numbers: Sequence[int], workers: int, device: torch.device) -> Iterator[dict]:
+    """The batches of these numbers, in their order, on the device. The call itself draws from PyTorch's generator,
+    which seeds the workers."""
+    on_gpu = device.type == "cuda"
+    loader = DataLoader(
+        cast("Dataset", rows),
+        batch_size=None,
+        sampler=numbers,
+        collate_fn=_unchanged,
+        num_workers=workers,
+        worker_init_fn=leave_stopping_to_parent,
+        pin_memory=on_gpu,
+    )
+    return map(partial(send_to_device, device=device, non_blocking=on_gpu), iter(loader))
+
+
+def _unchanged(batch: Any) -> Any:
+    """Without it, a DataLoader makes tensors of NumPy arrays, which stay on the host (`models.family.Processor`)."""
+    return batch

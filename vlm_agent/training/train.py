@@ -22,34 +22,39 @@ from vlm_agent.models.run_layout import CHECKPOINTS, TOKENIZER_FOLDER
 from vlm_agent.models.weights.adapters import state_for_saving
 from vlm_agent.models.weights.origin import record_learned, record_sources
 from vlm_agent.models.weights.precision import describe_device, model_device
-from vlm_agent.recipe.run import Recipe
-from vlm_agent.recipe.training import TrainingRecipe
+from vlm_agent.recipe.run import Recipe, TrainingRecipe
 from vlm_agent.training.data.data_module import DataModule
 from vlm_agent.training.data.shard_data import data_module_of
 from vlm_agent.training.data.stream import RowStream
-from vlm_agent.training.engine import Engine, Place, engine_of, take_place
+from vlm_agent.training.engine import (
+    Engine,
+    Place,
+    adapt,
+    describe,
+    engine_of,
+    load,
+    load_base,
+    take_place,
+    total_parameters,
+)
+from vlm_agent.training.journal import PROGRESS, Journal, check_tracker, read_progress, trackers
 from vlm_agent.training.loop import ranks
-from vlm_agent.training.loop.finite_loss import FiniteLoss
-from vlm_agent.training.loop.journal import Journal
-from vlm_agent.training.loop.loader import load
+from vlm_agent.training.loop.finite_loss import check_finite
 from vlm_agent.training.loop.meter import Meter, peak_flops
+from vlm_agent.training.loop.optimizers import rate
 from vlm_agent.training.loop.preemption import Preemption, forget_stop
-from vlm_agent.training.loop.schedule import rate
 from vlm_agent.training.loop.validation import Validation
 from vlm_agent.training.run_folder.checkpoints import Checkpoints, identity_of, resume_point, step_of
 from vlm_agent.training.run_folder.layout import (
     claim,
+    explained_full_disk,
     is_finished,
     mark_finished,
     refuse_other_runs,
+    run_lock,
     with_absolute_paths,
     with_precision,
 )
-from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
-from vlm_agent.training.run_folder.room import explained_full_disk
-from vlm_agent.training.run_folder.run_lock import run_lock
-from vlm_agent.training.tracking import check_tracker, trackers
-from vlm_agent.training.trained_model import adapt, describe, load_base, total_parameters
 
 
 def train(recipe: Recipe, console: Console, data_of: Callable[[Recipe], DataModule] = data_module_of) -> Path:
@@ -138,7 +143,7 @@ class Parts:
 
 def run_steps(parts: Parts, training: TrainingRecipe, first: int, steps: int) -> None:
     """The steps after `first`, up to `steps` or a stop signal. All ranks meet in the lines marked with ranks."""
-    engine, meter, finite_loss, step = parts.engine, parts.meter, FiniteLoss(), first
+    engine, meter, step = parts.engine, parts.meter, first
     engine.network.train()
     if parts.checkpoints.lacks_validation(first):  # ranks
         parts.checkpoints.add_validation(first, validate(parts, first))  # ranks
@@ -146,6 +151,7 @@ def run_steps(parts: Parts, training: TrainingRecipe, first: int, steps: int) ->
         engine.set_rate(rate(training, step - 1, steps))
         batches = meter.fetch(parts.rows, training.accumulation)
         weight = ranks.summed(torch.stack([Targets.of(batch).total_weight for batch in batches]).sum()).float()  # ranks
+        losses = []
         for batch in batches:
             inputs = {name: value for name, value in batch.items() if name not in NOT_FOR_MODELS}
             with engine.accumulating(is_last=batch is batches[-1]):
@@ -153,9 +159,9 @@ def run_steps(parts: Parts, training: TrainingRecipe, first: int, steps: int) ->
                     output = engine.network(**inputs, num_items_in_batch=weight)
                 # The loss is this rank's part of the mean over all ranks; gradients are averaged, not summed.
                 engine.backward(output.loss * ranks.count())  # ranks, in the last batch: mean of the gradients
-            finite_loss.watch(output.loss, batch["about"])
+            losses.append((output.loss.detach(), batch["about"]))
             meter.count(batch, output)
-        finite_loss.check(step - 1, engine.clip(training.max_grad_norm))  # ranks; waits for the device
+        check_finite(losses, step - 1, engine.clip(training.max_grad_norm))  # ranks; waits for the device
         engine.step()  # ranks, under DeepSpeed
         engine.model.zero_grad()
 

@@ -7,7 +7,7 @@ import yaml
 
 from vlm_agent.evaluation.comparison.settings import ComparisonError, read_comparison
 from vlm_agent.evaluation.comparison.stages import Layout, Stages
-from vlm_agent.recipe.shipped import find_shipped
+from vlm_agent.recipe.yaml_file import find_shipped
 
 SHIPPED = sorted((Path(__file__).parents[3] / "eval/comparisons").glob("*.yaml"))
 SIZES = {"simulated": 4, "episodes": 2, "tasks": 1}

@@ -206,7 +206,7 @@ def train(name: str, device: torch.device) -> dict:
     from vlm_agent.models.family import family_of
     from vlm_agent.models.weights.adapters import without_adapter
     from vlm_agent.recipe.model import TrainedParts
-    from vlm_agent.recipe.training import TrainingRecipe
+    from vlm_agent.recipe.run import TrainingRecipe
     from vlm_agent.training.engine import Engine, Place
     from vlm_agent.training.loop.meter import Meter
     from vlm_agent.training.loop.validation import Validation

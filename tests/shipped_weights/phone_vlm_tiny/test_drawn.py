@@ -29,8 +29,7 @@ from shipped_weights.phone_vlm_tiny.stream import DrawnLessons, EndlessOrder
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.errors import RecipeError, TrainingError
 from vlm_agent.models.llama_vit.family import collate
-from vlm_agent.recipe.run import read_recipe
-from vlm_agent.recipe.training import ValidationRecipe
+from vlm_agent.recipe.run import ValidationRecipe, read_recipe
 from vlm_agent.recipe.yaml_file import read_mapping
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
 from vlm_agent.training.data.stream import RowStream

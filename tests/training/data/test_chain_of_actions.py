@@ -20,8 +20,7 @@ from vlm_agent.models.cost import NO_WORK
 from vlm_agent.models.features import load_extractor
 from vlm_agent.models.loss import NOT_FOR_MODELS
 from vlm_agent.recipe.model import FeatureSettings
-from vlm_agent.recipe.run import Recipe
-from vlm_agent.recipe.training import ValidationRecipe
+from vlm_agent.recipe.run import Recipe, ValidationRecipe
 from vlm_agent.sentences import ROLES
 from vlm_agent.training.data import data_module
 from vlm_agent.training.data.shard_data import ShardDataModule

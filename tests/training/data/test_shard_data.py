@@ -11,8 +11,7 @@ from vlm_agent.episodes import Action
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import build
 from vlm_agent.models.loss import NOT_FOR_MODELS
-from vlm_agent.recipe.run import Recipe
-from vlm_agent.recipe.training import ValidationRecipe
+from vlm_agent.recipe.run import Recipe, ValidationRecipe
 from vlm_agent.sentences import IGNORED
 from vlm_agent.training.data.recipe_sentences import whole_lengths
 from vlm_agent.training.data.shard_data import ShardDataModule, data_module_of

@@ -9,9 +9,9 @@ from helpers.training import tiny_trainer, two_ranks
 from helpers.training.packs import NextWord, pack
 from helpers.training.tiny_trainer import CPU, STEPS
 
-from vlm_agent.recipe.training import TrainingRecipe
-from vlm_agent.training.loop.loader import load
-from vlm_agent.training.loop.schedule import rate
+from vlm_agent.recipe.run import TrainingRecipe
+from vlm_agent.training.engine import load
+from vlm_agent.training.loop.optimizers import rate
 
 
 class Weighted(NextWord):

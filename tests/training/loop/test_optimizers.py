@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import T5Config, T5ForConditionalGeneration
 
-from vlm_agent.recipe.training import OptimizerRecipe
+from vlm_agent.recipe.run import OptimizerRecipe
 from vlm_agent.training.loop.optimizers import Muon, adamw, muon, optimizer_of, orthogonal
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from vlm_agent.errors import DatasetError
 from vlm_agent.recipe.run import read_recipe
-from vlm_agent.training.run_folder import run_lock
+from vlm_agent.training.run_folder.layout import LOCK, run_lock
 from vlm_agent.training.train import train
 
 _STUCK = """
@@ -74,14 +74,14 @@ def test_a_file_system_without_locks_is_reported_and_trains(tmp_path, monkeypatc
 
     monkeypatch.setattr("fcntl.flock", unsupported)
     messages = []
-    with run_lock.run_lock(tmp_path / "run", messages.append):
+    with run_lock(tmp_path / "run", messages.append):
         pass
     assert "the file system has no locks (Function not implemented)" in messages[0]
 
 
 def test_a_lock_is_free_again_in_the_same_process(tmp_path):
     for _ in range(2):
-        with run_lock.run_lock(tmp_path / "run", print):
-            assert f"process {os.getpid()} on " in (tmp_path / "run" / run_lock.LOCK).read_text()
-            with pytest.raises(DatasetError), run_lock.run_lock(tmp_path / "run", print):
+        with run_lock(tmp_path / "run", print):
+            assert f"process {os.getpid()} on " in (tmp_path / "run" / LOCK).read_text()
+            with pytest.raises(DatasetError), run_lock(tmp_path / "run", print):
                 pass

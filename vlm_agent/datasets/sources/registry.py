@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vlm_agent.datasets.sources import Input, Source, aitw, aitz, checks, traces
 from vlm_agent.errors import DatasetError
-from vlm_agent.settings.registry import Registry
+from vlm_agent.settings import Registry
 
 SOURCES: Registry[Source] = Registry(
     "vlm_agent.sources",

@@ -24,8 +24,7 @@ from vlm_agent.evaluation.comparison.settings import ComparisonError, Endpoint
 from vlm_agent.evaluation.comparison.stages import Stage, Stages
 from vlm_agent.files import atomic_write
 from vlm_agent.files.peak_memory import PeakMemory
-from vlm_agent.recipe.shipped import find_shipped
-from vlm_agent.recipe.yaml_file import read_mapping
+from vlm_agent.recipe.yaml_file import find_shipped, read_mapping
 
 _INTERRUPTED = 130
 """The status of a command after Ctrl-C."""

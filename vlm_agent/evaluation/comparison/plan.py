@@ -20,8 +20,7 @@ from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.evaluation.comparison.settings import ComparisonError
 from vlm_agent.evaluation.comparison.stages import Stages
 from vlm_agent.files.jobs import Job, differences
-from vlm_agent.recipe.shipped import find_shipped
-from vlm_agent.recipe.yaml_file import read_mapping
+from vlm_agent.recipe.yaml_file import find_shipped, read_mapping
 
 _SHOWN = {"name", "paper", "note"}
 """Keys of an agent that change no result."""

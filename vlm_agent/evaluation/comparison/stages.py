@@ -20,7 +20,7 @@ from vlm_agent.evaluation.comparison.settings import SERVED, Comparison, Compari
 from vlm_agent.evaluation.offline.plan import METRICS
 from vlm_agent.evaluation.online.evaluate import ONLINE as ONLINE_FILE
 from vlm_agent.recipe.run import read_recipe
-from vlm_agent.recipe.shipped import find_shipped
+from vlm_agent.recipe.yaml_file import find_shipped
 
 TRAIN, OFFLINE, ONLINE = "train", "offline", "online"
 """Kinds of stages that have figures of their own in the table."""

@@ -13,8 +13,7 @@ from transformers import PretrainedConfig, PreTrainedTokenizerBase
 from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
 from vlm_agent.models.cost import TrainingFlops
 from vlm_agent.models.family import Processor, family_of, processor_of
-from vlm_agent.recipe.run import Recipe
-from vlm_agent.recipe.training import ValidationRecipe
+from vlm_agent.recipe.run import Recipe, ValidationRecipe
 from vlm_agent.sentences.templates import CHAT_TURNS_KEY
 from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.trajectory import TrajectorySentences

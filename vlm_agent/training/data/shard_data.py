@@ -12,8 +12,7 @@ from vlm_agent.datasets.shards.dataset import ShardDataset, manifest_content
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary
 from vlm_agent.models.family import Processor
-from vlm_agent.recipe.run import Recipe
-from vlm_agent.recipe.training import ValidationRecipe
+from vlm_agent.recipe.run import Recipe, ValidationRecipe
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.data.data_module import DataModule, Note, Unwritable
 from vlm_agent.training.data.references import with_references

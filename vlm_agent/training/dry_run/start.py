@@ -14,9 +14,9 @@ from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.data.shard_data import ShardDataModule, check_sentences
 from vlm_agent.training.data.stream import chosen_episodes
-from vlm_agent.training.engine import read_deepspeed
+from vlm_agent.training.journal import check_tracker
 from vlm_agent.training.run_folder.layout import is_finished, refuse_other_runs, with_precision
-from vlm_agent.training.tracking import check_tracker
+from vlm_agent.training.zero import read_deepspeed
 
 
 def check_start(data: ShardDataModule) -> None:

@@ -1,4 +1,5 @@
-"""Optimisers: AdamW for fine-tuning; Muon on weight matrices, AdamW on the rest, for models from scratch.
+"""Optimisers and learning rates: AdamW for fine-tuning; Muon on weight matrices, AdamW on the rest, for models from
+scratch.
 
 Muon (Jordan et al. 2024): steps along the nearest orthogonal matrix of the momentum, for weight matrices only.
 
@@ -13,8 +14,26 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from vlm_agent.recipe.training import BETAS, OptimizerRecipe
+from vlm_agent.recipe.run import BETAS, OptimizerRecipe, TrainingRecipe
 from vlm_agent.training.loop import ranks
+
+
+def warmup_steps(training: TrainingRecipe, steps: int) -> int:
+    """The steps of warm-up of a run of `steps` steps; a value below 1 is a fraction of them."""
+    value = training.warmup_steps
+    return int(value) if value >= 1 else math.ceil(value * steps)
+
+
+def rate(training: TrainingRecipe, done: int, steps: int) -> float:
+    """The factor of the recipe's learning rates in the step after `done` of `steps`: linear warm-up from 0 to 1, then
+    constant, linear or cosine."""
+    warmup = warmup_steps(training, steps)
+    if done < warmup:
+        return done / warmup
+    if training.schedule == "constant":
+        return 1.0
+    left = max(0.0, (steps - done) / max(1, steps - warmup))
+    return left if training.schedule == "linear" else 0.5 * (1 - math.cos(math.pi * left))
 
 
 def optimizer_of(model: nn.Module, recipe: OptimizerRecipe, bf16: bool = False) -> torch.optim.Optimizer:

@@ -58,11 +58,6 @@ def leave() -> None:
         distributed.destroy_process_group()
 
 
-def any_rank(flag: bool) -> bool:
-    """Whether `flag` is true on any rank."""
-    return bool(highest(int(flag)))
-
-
 def anywhere(flag: torch.Tensor) -> bool:
     """Whether a bool tensor () of the run's device is true on any rank. Waits for the device once."""
     if not _is_distributed():
@@ -102,13 +97,13 @@ def summed(values: torch.Tensor) -> torch.Tensor:
     return values
 
 
-def gathered(texts: list[str]) -> list[str]:
-    """The texts of all ranks, in rank order."""
+def gathered(values: list[Value]) -> list[Value]:
+    """The values of all ranks, in rank order; any objects that can be pickled."""
     if not _is_distributed():
-        return texts
-    by_rank: list[list[str]] = [[] for _ in range(count())]
-    distributed.all_gather_object(by_rank, texts)
-    return [text for rank in by_rank for text in rank]
+        return values
+    by_rank: list[list[Value]] = [[] for _ in range(count())]
+    distributed.all_gather_object(by_rank, values)
+    return [value for rank in by_rank for value in rank]
 
 
 def _is_distributed() -> bool:

@@ -11,10 +11,10 @@ import torch
 
 from vlm_agent.episodes import ACTION_NAMES
 from vlm_agent.models.loss import NOT_FOR_MODELS, Targets
+from vlm_agent.training.engine import Rows, load
 from vlm_agent.training.loop import ranks
-from vlm_agent.training.loop.loader import Rows, load
 from vlm_agent.training.loop.meter import starts_of_actions
-from vlm_agent.training.loop.random_state import preserved_random_state
+from vlm_agent.training.run_folder.checkpoints import preserved_random_state
 
 _KINDS = len(ACTION_NAMES)
 

@@ -13,14 +13,19 @@ or does not match the files.
 import errno
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from vlm_agent.files import atomic_write, sync_folder
 from vlm_agent.training.loop import ranks
-from vlm_agent.training.run_folder.digests import digests
 
 RECORD = "whole.json"
+_THREADS = 8
+_WRITER = re.compile(r"(?:rank|rng_state)_(\d+)")
+"""In the names of files that each rank writes for itself: rng_state_3.pth, bf16_zero_pp_rank_3_mp_rank_00_….pt."""
 
 
 class DamagedError(Exception):
@@ -32,9 +37,9 @@ def seal(checkpoint: Path, step: int, packs: int, identity: Mapping, validation:
 
     A collective: every rank calls it once all have written their files. They divide the reading; rank 0 writes.
     """
-    files = _files(checkpoint) if ranks.number() == 0 else []
+    files = sorted(path for path in checkpoint.rglob("*") if path.is_file() and path != checkpoint / RECORD)
     sizes = ranks.from_rank_0({path.relative_to(checkpoint).as_posix(): path.stat().st_size for path in files})
-    sums = digests(checkpoint, sizes, durable=True)
+    sums = _digests(checkpoint, sizes, durable=True)
     if ranks.number() != 0:
         return
     for folder in {checkpoint, *(path.parent for path in files)}:
@@ -81,7 +86,7 @@ def check(checkpoint: Path) -> dict:
         raise DamagedError(damage)
     files = record["files"]
     try:
-        sums = digests(checkpoint, {name: recorded["bytes"] for name, recorded in files.items()}, durable=False)
+        sums = _digests(checkpoint, files, durable=False)
     except OSError as error:
         if error.errno != errno.EIO:  # a file server that does not respond is no reason to give up a checkpoint
             raise
@@ -109,8 +114,36 @@ def _record_of_present_files(checkpoint: Path) -> tuple[dict, str | None]:
     return record, None
 
 
-def _files(checkpoint: Path) -> list[Path]:
-    return sorted(path for path in checkpoint.rglob("*") if path.is_file() and path != checkpoint / RECORD)
+def _digests(checkpoint: Path, names: Iterable[str], durable: bool) -> dict[str, str]:
+    """The SHA-256 of each file, in hexadecimal; `names`: relative paths, the same on all ranks.
+
+    Each rank reads the files that it wrote, and rank 0 the others: one rank would take many minutes for the optimiser
+    states of a large model. `durable`: the reader also writes the file to the disk, because `fsync` does not reach what
+    another machine has in its page cache. A collective: all ranks raise OSError where one cannot read a file.
+    """
+    mine = [name for name in names if _writer(name) % ranks.count() == ranks.number()]
+    with ThreadPoolExecutor(_THREADS) as pool:  # hashing and writing release the GIL
+        found = ranks.gathered(list(pool.map(lambda name: (name, _digest(checkpoint / name, durable)), mine)))
+    if errors := [digest for _, digest in found if isinstance(digest, OSError)]:
+        raise errors[0]
+    return {name: str(digest) for name, digest in found}
+
+
+def _writer(name: str) -> int:
+    """The rank that wrote a file: rank 0 unless its name says another."""
+    writer = _WRITER.search(name)
+    return 0 if writer is None else int(writer[1])
+
+
+def _digest(path: Path, durable: bool) -> str | OSError:
+    """An error is returned, because the other ranks would wait for a rank that raises it."""
+    try:
+        with path.open("rb") as file:
+            if durable:
+                os.fsync(file.fileno())
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        return OSError(error.errno, f"cannot be read: {error.strerror}", str(path))
 
 
 def _write(checkpoint: Path, record: dict) -> None:

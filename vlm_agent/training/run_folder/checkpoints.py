@@ -9,21 +9,22 @@ reads its own as pickles: resume only runs of your own.
 """
 
 import hashlib
+import random
 import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
+import numpy as np
 import torch
 
 from vlm_agent.errors import TrainingError
 from vlm_agent.models.weights.origin import keys_of_folders
-from vlm_agent.recipe.run import Recipe
-from vlm_agent.recipe.training import NEWEST_KEPT, TrainingRecipe
+from vlm_agent.recipe.run import NEWEST_KEPT, Recipe, TrainingRecipe
 from vlm_agent.training.loop import ranks
-from vlm_agent.training.loop.random_state import random_state, restore
 from vlm_agent.training.run_folder.checkpoint_record import (
     RECORD,
     DamagedError,
@@ -256,7 +257,7 @@ class Checkpoints:
         validation = self.recipe.validation
         if step == 0 or validation is None or step % validation.steps:
             return False
-        return ranks.any_rank(ranks.number() == 0 and read_record(self._at(step))["validation"] is None)
+        return ranks.from_rank_0(ranks.number() == 0 and read_record(self._at(step))["validation"] is None)
 
     def add_validation(self, step: int, figures: Mapping) -> None:
         """Records the figures of a validation in the checkpoint that lacks them."""
@@ -294,3 +295,31 @@ class Checkpoints:
 
     def _at(self, step: int) -> Path:
         return self.folder / f"checkpoint-{step}"
+
+
+# The random number generators that a step may draw from.
+
+
+def random_state() -> dict[str, Any]:
+    """The state of this process, of plain values and tensors, which `torch.load` reads without running code."""
+    kind, keys, *rest = cast(tuple, np.random.get_state())  # noqa: NPY002 (the state of libraries that use it)
+    state = {"python": random.getstate(), "numpy": (kind, keys.tolist(), *rest), "torch": torch.get_rng_state()}
+    return state | ({"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {})
+
+
+def restore(state: dict[str, Any]) -> None:
+    random.setstate(state["python"])
+    np.random.set_state(state["numpy"])  # noqa: NPY002
+    torch.set_rng_state(state["torch"])
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
+
+
+@contextmanager
+def preserved_random_state() -> Iterator[None]:
+    """Restores the state at exit."""
+    state = random_state()
+    try:
+        yield
+    finally:
+        restore(state)

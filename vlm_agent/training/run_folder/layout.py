@@ -1,10 +1,10 @@
-"""The files of a run folder; the check that it belongs to the recipe; the record of a finished run.
+"""A run folder: its files, whether it belongs to the recipe, the process that trains into it, room on its disk.
 
 RUN/recipe.yaml       the resolved recipe
 RUN/checkpoints/      a stopped or killed run resumes from the newest (`checkpoints.py` lists the files of one)
 RUN/tensorboard/
-RUN/lock              held, and names its process, while one trains here (`run_lock.py`)
-RUN/progress.jsonl    figures of every log step and validation (`progress.py`)
+RUN/lock              held, and names its process, while one trains here (`run_lock`)
+RUN/progress.jsonl    figures of every log step and validation (`training/journal.py`)
 RUN/tracking.json     only with `training.track`: the run of the tracker, which a resumed run continues
 RUN/stopped           only after a stop signal: after which step, and how to resume
 RUN/model/            the trained weights (an adapter where LoRA was used), RUN/tokenizer/ beside them
@@ -19,20 +19,30 @@ RUN/run.json          versions, commit, data, figures, SHA-256 of every file tha
                       means finished
 """
 
+import errno
+import os
 import platform
+import re
+import shutil
+import socket
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
+from rich.filesize import decimal
+from safetensors import SafetensorError
 
 from vlm_agent.datasets.shards.dataset import manifest_digest
-from vlm_agent.errors import RecipeError
-from vlm_agent.files import atomic_write
+from vlm_agent.errors import RecipeError, TrainingError
+from vlm_agent.files import atomic_write, file_lock, read_lock
 from vlm_agent.files.checked_json import write_checked
+from vlm_agent.files.jobs import NO_ROOM
 from vlm_agent.models.card.card import write_card
 from vlm_agent.models.run_layout import DIGESTS, EMBEDDED, FINISHED, RECIPE_FILE, trained
 from vlm_agent.models.weights.origin import keys_of_folders, read_sources
@@ -43,6 +53,17 @@ from vlm_agent.training.run_folder.checkpoints import decisive_keys
 TENSORBOARD = "tensorboard"
 Kind = TypeVar("Kind", bound=BaseModel)
 _RECORDED = ("torch", "transformers", "peft", "accelerate", "deepspeed", "bitsandbytes", "timm")
+
+LOCK = "lock"
+_WITHOUT_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
+
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+"""In the messages of safetensors, which is written in Rust."""
+
+_TORCH_WRITER = re.compile(r"inline_container|PytorchStreamWriter|unexpected pos")
+"""`torch.save` reports any failed write so, without its reason."""
+
+_PROBE = 16 << 20
 
 
 def is_finished(run: Path) -> bool:
@@ -145,3 +166,110 @@ def _commit() -> str | None:
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (constant arguments)
     return result.stdout.strip() if result.returncode == 0 else None
+
+
+# One process trains into a folder at a time.
+
+
+def training_state(run: Path) -> str | None:
+    """In words, whether a process trains into the folder, was killed, or ended by itself; None if none ever held it.
+
+    A machine whose file system keeps locks to itself does not see those of others, and cannot tell the first two apart.
+    """
+    try:
+        lock = read_lock(run / LOCK)
+    except OSError as error:
+        if error.errno not in _WITHOUT_LOCKS:
+            raise
+        return f"started; the file system has no locks ({error.strerror}), so it is unknown whether it is running"
+    if lock is None:
+        return None
+    is_held, owner = lock
+    if is_held:
+        return f"running: {owner}"
+    if not owner:
+        return "interrupted; run the same command again to resume"
+    elsewhere = (
+        "" if f" on {socket.gethostname()}," in owner else " (or runs on its machine, and the lock is not seen here)"
+    )
+    return f"killed: {owner}{elsewhere}; run the same command again to resume"
+
+
+@contextmanager
+def run_lock(run: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Holds the run folder for this process. Only rank 0 calls it, because only rank 0 writes what all ranks share.
+
+    Raises DatasetError, which names host and process of the owner, where another process holds it. Where the file
+    system has no locks, `say` gets a warning and the run starts.
+    """
+    owner = f"process {os.getpid()} on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    refusal = (
+        f"another process is training into {run}; wait for it, or stop it on its machine; its end releases the folder, "
+        "also that of a crashed machine once the file server notices"
+    )
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(file_lock(run / LOCK, refusal, owner=owner))
+        except OSError as error:
+            if error.errno not in _WITHOUT_LOCKS:
+                raise
+            say(f"{run}: the file system has no locks ({error.strerror}); make sure that no other process trains here")
+        yield
+
+
+# A full disk, under whichever error the library that writes reports it.
+
+
+@contextmanager
+def explained_full_disk(run: Path) -> Iterator[None]:
+    """Raises TrainingError, which names the run folder and its disk, in place of an error in the block that comes from
+    a disk that is full or may not be written to."""
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError) as error:
+        number = next(filter(None, (_number(one, run) for one in _causes(error))), None)
+        if number is None:
+            raise
+        raise TrainingError(
+            f"cannot write to {run}: {os.strerror(number)}; its disk, mounted at {_mount(run)}, has "
+            f"{decimal(shutil.disk_usage(run).free)} free. Make room, then run the same command again to resume from "
+            "the newest checkpoint"
+        ) from error
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _number(error: BaseException, run: Path) -> int | None:
+    """The number of the operating system's error, if it is one of a disk that takes no more."""
+    if isinstance(error, OSError):
+        number = error.errno
+    elif isinstance(error, SafetensorError):
+        found = _OS_ERROR.search(str(error))
+        number = None if found is None else int(found[1])
+    else:
+        number = _failed_write(run) if _TORCH_WRITER.search(str(error)) else None
+    return number if number in NO_ROOM else None
+
+
+def _failed_write(run: Path) -> int | None:
+    """The number of the error that another write to the folder has now; None if it succeeds."""
+    path = run / f".room-{os.getpid()}"
+    try:
+        with path.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, _PROBE)
+    except OSError as error:
+        return error.errno
+    finally:
+        path.unlink(missing_ok=True)
+    return None
+
+
+def _mount(path: Path) -> Path:
+    path = path.absolute()
+    return next(parent for parent in (path, *path.parents) if parent.is_mount())

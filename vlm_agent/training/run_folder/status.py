@@ -1,9 +1,9 @@
 """The state of a training run, read from its folder: no process of the run and no Slurm command is asked.
 
 RUN/run.json                                the run is finished; its number of steps
-RUN/progress.jsonl                          step, losses, speed, ETA (`progress.py`)
+RUN/progress.jsonl                          step, losses, speed, ETA (`training/journal.py`)
 RUN/checkpoints/checkpoint-N/whole.json     a checkpoint after N steps is complete
-RUN/lock                                    held while a process trains here (`run_lock.py`)
+RUN/lock                                    held while a process trains here (`layout.py`)
 RUN/merge.json                              the folder is the result of `vlm-agent merge`
 RUN/slurm.tsv                               every start and end of its Slurm jobs (`slurm/common.sh`)
 RUN/stopped                                 a signal stopped the run, and everything is saved
@@ -24,9 +24,9 @@ from pydantic import AwareDatetime, Field
 
 from vlm_agent.errors import UserError
 from vlm_agent.files.checked_json import check_kind, read_checked
+from vlm_agent.training.journal import PROGRESS, read_progress
 from vlm_agent.training.run_folder.checkpoint_record import RECORD
-from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
-from vlm_agent.training.run_folder.run_lock import training_state
+from vlm_agent.training.run_folder.layout import training_state
 
 LEDGER, LOGS = "slurm.tsv", "logs"
 _FINISHED, _STOPPED, _CHECKPOINTS, _RECIPE = "run.json", "stopped", "checkpoints", "recipe.yaml"

@@ -28,7 +28,7 @@ def _deepspeed() -> str:
     from torch import nn
 
     from vlm_agent.models.weights.precision import model_device
-    from vlm_agent.training.engine import start_deepspeed
+    from vlm_agent.training.zero import start_deepspeed
 
     device = model_device()
     start_deepspeed()

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary, build_tokenizer
-from vlm_agent.recipe.training import ValidationRecipe
+from vlm_agent.recipe.run import ValidationRecipe
 from vlm_agent.sentences.html import SCREEN_PHRASES
 from vlm_agent.training.data.chats.reading import Chats
 from vlm_agent.training.data.chats.sentences import MARKS, with_turns

@@ -1,4 +1,19 @@
-"""The figures of RUN/progress.jsonl, and the recipe, in TensorBoard and in the tracker of `training.track`.
+"""Where a run writes its figures: the console, RUN/progress.jsonl, TensorBoard and the tracker of `training.track`.
+
+RUN/progress.jsonl holds one JSON object per log step and per validation, appended by rank 0 while a run trains:
+
+    {"step": 40, "steps": 100, "time": "2026-01-31T12:00:00+00:00", "seconds": 61.5,
+     "total_seconds": 161.5, "eta_seconds": 92.2,
+     "loss": 0.41, "action_loss": 0.39, "loss_tap": …, "tokens_per_second": …, "actions_per_second": …,
+     "data_wait": 0.02, "memory_gib": 3.1, "learning_rate": …, "grad_norm": …, …}
+    {"step": 40, …, "eval_loss": 0.52, "eval_accuracy": 0.61, "eval_accuracy_tap": …, …}
+
+`seconds` counts from the last start, `total_seconds` over all starts, steps that were lost and repeated included;
+`eta_seconds` is computed at the speed since the last start. A stopped run ends with a line of times alone.
+`loop/meter.py` and `loop/validation.py` define the other figures. A resumed run drops the lines after its checkpoint
+and appends the steps that it repeats, so that no step occurs twice. Its first line is a mean over the steps since the
+checkpoint: if the checkpoint lies between two log steps, losses and speed of that line differ from those of an
+uninterrupted run.
 
 A tracker is a context manager: it starts or continues a run, yields the function `log(step, figures)`, and ends the
 run. An error in between leaves the run open, which its tracker then shows as crashed. Rank 0 alone tracks. A tracker
@@ -8,26 +23,33 @@ environment variables of a tracker set its server, project and folder.
 RUN/tracking.json   {"tracker": "wandb", "run": "…", "name": "…"}: the run that a resumed training continues
 
 A tracker cannot forget steps. Those that a resumed training repeats are logged a second time, with the same losses
-except in the first line (`run_folder/progress.py`).
+except in the first line.
 """
 
 import importlib.util
+import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from vlm_agent.errors import RecipeError
-from vlm_agent.files import read_json, write_json
-from vlm_agent.recipe.run import Recipe
-from vlm_agent.recipe.training import OFF, TRACKERS
+from vlm_agent.files import atomic_write, read_json, write_json
+from vlm_agent.files.console import clock_time
+from vlm_agent.recipe.run import OFF, TRACKERS, Recipe
 from vlm_agent.training.loop import ranks
 from vlm_agent.training.run_folder.checkpoints import dotted
 from vlm_agent.training.run_folder.layout import TENSORBOARD
+
+PROGRESS = "progress.jsonl"
 
 Log = Callable[[int, Mapping[str, float]], None]
 """Logs the figures of a step."""
@@ -39,6 +61,115 @@ _NAME = 40
 _STEP = "train/global_step"
 _MLFLOW_VALUE, _MLFLOW_BATCH = 6000, 100
 """MLflow's limits: characters of a parameter, and parameters in a request."""
+
+
+class Journal:
+    """Measures time since the last start of training, which excludes steps before a resume. `first`: steps done then;
+    the lines of RUN/progress.jsonl after it are dropped."""
+
+    def __init__(self, run: Path, first: int, steps: int, console: Console, trackers: Sequence[Log]) -> None:
+        self.path, self.first, self.steps, self.console, self.trackers = run / PROGRESS, first, steps, console, trackers
+        self._writes = ranks.number() == 0
+        self._before = total_seconds(self.path)
+        if self._writes:
+            keep_steps(self.path, first)
+        self._started = time.monotonic()
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """Writes the figures of a log step, or of a validation after it."""
+        if self._writes:
+            for log in (self._to_console, self._to_progress, *self.trackers):
+                log(step, figures)
+
+    def close(self, step: int) -> None:
+        """Records the time of a run that stopped after `step`, since its last log step."""
+        if self._writes and step < self.steps:
+            self._to_progress(step, {})
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    def total_seconds(self) -> float:
+        """Seconds of training over all starts, as far as lines of killed ones record them."""
+        return self._before + self.seconds()
+
+    def eta(self, step: int) -> float:
+        """Seconds to the last step, at the speed since the start."""
+        return self.seconds() / max(step - self.first, 1) * (self.steps - step)
+
+    def _to_console(self, step: int, figures: Mapping[str, float]) -> None:
+        if "eval_loss" in figures:
+            line = f"  validation: loss {figures['eval_loss']:.3f}, {figures['eval_accuracy']:.1%} of actions exact"
+        else:
+            element = f" elements {figures['element_loss']:.3f}" if "element_loss" in figures else ""
+            mfu = f"  MFU {figures['mfu']:.1%}" if "mfu" in figures else ""
+            line = (
+                f"step {step}/{self.steps}  loss {figures['loss']:.3f}{element}  "
+                f"{figures['tokens_per_second']:,.0f} tokens/s  {figures['actions_per_second']:.1f} actions/s{mfu}  "
+                f"loader wait {figures['data_wait']:.0%}  {figures['memory_gib']:.1f} GiB  "
+                f"ETA {clock_time(self.eta(step))}"
+            )
+        self.console.print(line, highlight=False, soft_wrap=True)
+
+    def _to_progress(self, step: int, figures: Mapping[str, float]) -> None:
+        times: dict[str, Any] = {
+            "step": step,
+            "steps": self.steps,
+            "time": datetime.now(UTC).isoformat(),
+            "seconds": round(self.seconds(), 3),
+            "total_seconds": round(self.total_seconds(), 3),
+            "eta_seconds": round(self.eta(step), 3),
+        }
+        append_progress(self.path, {**times, **figures})
+
+
+# RUN/progress.jsonl.
+
+
+def is_progress(logs: Mapping[str, Any]) -> bool:
+    """Whether a line is of a log step or a validation, not of times alone."""
+    return not {"loss", "eval_loss"}.isdisjoint(logs)
+
+
+def append_progress(path: Path, line: dict[str, Any]) -> None:
+    """Appends one line by a single write, so that a reader sees at most the last line incomplete."""
+    with path.open("ab", buffering=0) as file:
+        file.write(_encoded(line))
+
+
+def read_progress(path: Path) -> list[dict[str, Any]]:
+    """The lines, oldest first; none without a file. A line that a killed process left incomplete is skipped."""
+    if not path.is_file():
+        return []
+    lines = []
+    for text in path.read_bytes().splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(line, dict) and isinstance(line.get("step"), int):
+            lines.append(line)
+    return lines
+
+
+def total_seconds(path: Path) -> float:
+    """Seconds of training until the last line; 0 without one."""
+    return max((line.get("total_seconds", 0.0) for line in read_progress(path)), default=0.0)
+
+
+def keep_steps(path: Path, last: int) -> None:
+    """Removes the lines after step `last`, those of times alone, and what a killed process left incomplete."""
+    if path.exists():
+        kept = [_encoded(line) for line in read_progress(path) if line["step"] <= last and is_progress(line)]
+        with atomic_write(path) as temporary:
+            temporary.write_bytes(b"".join(kept))
+
+
+def _encoded(line: dict[str, Any]) -> bytes:
+    return json.dumps(line).encode() + b"\n"
+
+
+# Trackers.
 
 
 @dataclass(frozen=True)

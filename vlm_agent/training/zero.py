@@ -1,0 +1,146 @@
+"""DeepSpeed's ZeRO-2 and ZeRO-3: gradients, optimiser states and, with ZeRO-3, weights are divided among the ranks."""
+
+import json
+import os
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from peft import PeftModel
+from torch import nn
+from transformers.integrations.deepspeed import HfDeepSpeedConfig
+
+from vlm_agent.errors import RecipeError
+from vlm_agent.files.installation import install_line
+from vlm_agent.models.weights.adapters import state_for_saving
+from vlm_agent.recipe.run import Recipe
+from vlm_agent.training.engine import Engine, Place
+from vlm_agent.training.loop import ranks
+
+
+class ZeroEngine(Engine):
+    """A model under DeepSpeed's ZeRO. The clipping belongs to its step."""
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, place: Place) -> None:
+        super().__init__(model, optimizer, place)
+        import deepspeed  # takes seconds, and most runs do not need it
+
+        assert place.deepspeed is not None  # noqa: S101 (only `engine_of` builds one)
+        config = with_sizes(place.deepspeed.config, model)
+        self._engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
+        self.network, self.step = self._engine, self._engine.step
+
+    def precision(self) -> AbstractContextManager:
+        return nullcontext()  # the weights themselves are bfloat16
+
+    def accumulating(self, is_last: bool) -> AbstractContextManager:
+        self._engine.set_gradient_accumulation_boundary(is_last)
+        return nullcontext()
+
+    def backward(self, loss: torch.Tensor) -> None:
+        self._engine.backward(loss, scale_wrt_gas=False)
+
+    def clip(self, greatest: float) -> torch.Tensor | None:
+        return None
+
+    def figures(self) -> dict[str, float]:
+        self._norm = self._engine.get_global_grad_norm()
+        return super().figures()
+
+    def save(self, checkpoint: Path) -> None:
+        state = state_for_saving(self.model, ranks.number() == 0)
+        if ranks.number() == 0:
+            self.save_weights(checkpoint, state)
+        self._engine.save_checkpoint(str(checkpoint), exclude_frozen_parameters=isinstance(self.model, PeftModel))
+
+    def load(self, checkpoint: Path) -> None:
+        """DeepSpeed's files hold weights and optimiser states. It reads them as pickles."""
+        self._engine.load_checkpoint(str(checkpoint), load_module_strict=not isinstance(self.model, PeftModel))
+
+
+# The file of `training.deepspeed`, and the start of DeepSpeed.
+
+
+def read_deepspeed(path: Path, recipe: Recipe) -> dict[str, Any]:
+    """Raises RecipeError for a file that is no configuration, or one that does not fit the recipe."""
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        stage = config.get("zero_optimization", {}).get("stage", 0)
+    except OSError as error:
+        raise RecipeError(f"training.deepspeed: {path} cannot be read: {error.strerror}") from None
+    except (ValueError, AttributeError) as error:
+        raise RecipeError(f"training.deepspeed: {path} is not a DeepSpeed configuration: {error}") from None
+    if stage == 3 and recipe.model.quantisation is not None:
+        raise RecipeError(
+            f"training.deepspeed: ZeRO-3, which {path} asks for, would partition quantised weights; use zero2, which "
+            "keeps them whole on every GPU"
+        )
+    return config
+
+
+def start(recipe: Recipe) -> None:
+    """Connects the ranks. Raises RecipeError for a file that does not fit the recipe, and without a launcher."""
+    assert recipe.training.deepspeed_file is not None  # noqa: S101 (called only with one)
+    read_deepspeed(recipe.training.deepspeed_file, recipe)
+    if "RANK" not in os.environ:
+        raise RecipeError(
+            "training.deepspeed needs a launcher, for one GPU too: torchrun --nproc_per_node N -m vlm_agent.cli train …"
+        )
+    start_deepspeed()
+
+
+def start_deepspeed() -> None:
+    """Connects the ranks before a checkpoint is loaded, because ZeRO-3 partitions it among them.
+
+    On CPUs DeepSpeed would compile an operation that speeds up collectives on one machine. That needs a compiler and
+    most of a minute, and a process killed meanwhile leaves a lock on which every later run hangs. gloo works without.
+    """
+    try:
+        import deepspeed  # takes seconds, and most runs do not need it
+    except ImportError as error:
+        raise RecipeError(f"training.deepspeed needs DeepSpeed ({error}); {install_line('deepspeed')}") from None
+    on_gpu = torch.cuda.is_available()
+    if not on_gpu:
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    deepspeed.init_distributed("nccl" if on_gpu else "gloo", timeout=ranks.TIMEOUT)
+
+
+def configuration(recipe: Recipe, bf16: bool) -> HfDeepSpeedConfig:
+    """The file with the recipe's values where it has `auto` or none. Raises RecipeError for another value."""
+    path = recipe.training.deepspeed_file
+    assert path is not None  # noqa: S101 (called only with one)
+    config = read_deepspeed(path, recipe)
+    accumulation = recipe.training.accumulation
+    known = {
+        "train_micro_batch_size_per_gpu": 1,  # one row
+        "gradient_accumulation_steps": accumulation,
+        "train_batch_size": accumulation * ranks.count(),
+        "gradient_clipping": recipe.training.max_grad_norm,
+        "bf16": config.get("bf16", {}) | {"enabled": bf16},
+    }
+    for key, value in known.items():
+        there = config.get(key, "auto")
+        named = there.get("enabled", "auto") if isinstance(there, dict) else there
+        if named != "auto" and named != (bf16 if key == "bf16" else value):
+            raise RecipeError(f'training.deepspeed: {path} sets {key} to {named}, unlike the recipe; write "auto"')
+    return HfDeepSpeedConfig(config | known | {"steps_per_print": config.get("steps_per_print", 10**9)})
+
+
+def with_sizes(config: dict[str, Any], model: nn.Module) -> dict[str, Any]:
+    """The configuration with the sizes of buffers that follow from the width of the model where they are `auto`."""
+    zero = config["zero_optimization"]
+    width = hidden_size(cast(Any, model).config)
+    sizes = {
+        "reduce_bucket_size": width**2,
+        "stage3_prefetch_bucket_size": int(0.9 * width**2),
+        "stage3_param_persistence_threshold": 10 * width,
+    }
+    return config | {
+        "zero_optimization": {key: sizes[key] if value == "auto" else value for key, value in zero.items()}
+    }
+
+
+def hidden_size(config: Any) -> int:
+    """The width of the language model."""
+    return getattr(config, "hidden_size", None) or config.get_text_config().hidden_size
