@@ -51,9 +51,6 @@ INSTALL = (
     "which types any text, and connect again"
 )
 
-KEYS = {"back": "4", "home": "3", "enter": "66", "recents": "187"}
-"""Button → key code of Android's `KeyEvent`."""
-
 LONGEST_LINE = 65_000
 """The maximum length of a shell line in bytes. A request to adb's server has at most 65,535, including its header."""
 
@@ -84,9 +81,9 @@ def long_press(y: int, x: int) -> Words:
     return ("input", "swipe", *map(str, (x, y, x, y, LONG_PRESS_MILLISECONDS)))
 
 
-def press(button: str) -> Words:
-    """`button`: a key of `KEYS`."""
-    return ("input", "keyevent", KEYS[button])
+def press(key_code: int) -> Words:
+    """`key_code`: as in Android's `KeyEvent`."""
+    return ("input", "keyevent", str(key_code))
 
 
 def type_by_broadcast(text: str) -> list[Words]:

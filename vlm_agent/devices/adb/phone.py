@@ -173,13 +173,11 @@ class AdbPhone:
 
     def _command(self, action: Action) -> Words:
         """A gesture or a key as a command of the phone's shell."""
-        if action.kind is ActionKind.LONG_PRESS:
-            return long_press(*self._pixel(action.touch_yx))
-        if action.is_tap:
-            return tap(*self._pixel(action.touch_yx))
+        if (key := action.kind.facts.key) is not None:
+            return press(key[0])
         if action.is_swipe:
             return swipe(self._pixel(action.touch_yx), self._pixel(action.lift_yx))
-        return press(action.name)
+        return (tap if action.is_tap else long_press)(*self._pixel(action.touch_yx))
 
     def packages(self) -> tuple[str, ...]:
         """The names of all packages on the phone."""

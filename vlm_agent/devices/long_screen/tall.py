@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vlm_agent.devices.long_screen.stitching import Stitched
-from vlm_agent.episodes import Action, ActionKind, UiElement
+from vlm_agent.episodes import KINDS_WITH_TOUCH, NO_POINT, Action, UiElement
 
 _EDGE = 0.06
 """Fraction of the screen at both ends of the page's visible part where nothing is touched if the page scrolls on."""
@@ -55,19 +55,15 @@ class TallScreen:
     def on_screen(self, action: Action, place: float) -> Action:
         """A touch of the picture as a touch of the screen at row `place`."""
         (y, x), y_on_screen = action.touch_yx, min(place / self.height, 1.0)
-        if action.kind is ActionKind.LONG_PRESS:
-            return Action.long_press(y_on_screen, x)
-        if action.is_tap:
-            return Action.tap(y_on_screen, x)
+        if not action.is_swipe:
+            return replace(action, touch_yx=(y_on_screen, x), lift_yx=(y_on_screen, x) if action.is_tap else NO_POINT)
         rise = (action.lift_yx[0] - y) * self.rows / self.height
         return Action.swipe((y_on_screen, x), (min(max(0.0, y_on_screen + rise), 1.0), action.lift_yx[1]))
 
 
 def is_on_picture(action: Action) -> bool:
     """Whether the action touches something on the picture. A swipe up or down does not: it scrolls the page."""
-    if action.kind is ActionKind.LONG_PRESS:
-        return True
-    return action.kind is ActionKind.DUAL_POINT and action.direction not in ("up", "down")
+    return action.kind in KINDS_WITH_TOUCH and action.direction not in ("up", "down")
 
 
 def tall_elements(

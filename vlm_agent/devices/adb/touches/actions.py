@@ -3,7 +3,7 @@
 import re
 
 from vlm_agent.devices.adb.touches.fingers import Gesture
-from vlm_agent.episodes import Action
+from vlm_agent.episodes import Action, ActionKind
 
 LONG_PRESS_SECONDS = 0.5
 """Android's default is 0.4 to 0.5 s."""
@@ -16,13 +16,8 @@ _ROTATION = (
     re.compile(r"Viewport INTERNAL: displayId=0\b.{0,200}?\borientation=(?:Rotation)?([0-3])\b"),
 )
 
-HARDWARE_KEYS = {
-    "KEY_BACK": Action.press("back"),
-    "KEY_ENTER": Action.press("enter"),
-    "KEY_HOME": Action.press("home"),
-    "KEY_HOMEPAGE": Action.press("home"),
-    "KEY_APPSELECT": Action.recents(),
-}
+HARDWARE_KEYS = {kind.facts.key[1]: Action(kind) for kind in ActionKind if kind.facts.key is not None}
+HARDWARE_KEYS["KEY_HOME"] = Action.press("home")
 
 
 def read_rotation(dump: str) -> int | None:
