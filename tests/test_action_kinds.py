@@ -8,8 +8,8 @@ import pytest
 import vlm_agent
 from vlm_agent.action_languages import LANGUAGES
 from vlm_agent.annotation.check import _PRESSING
+from vlm_agent.devices.adb.fingers import HARDWARE_KEYS
 from vlm_agent.devices.adb.phone import AdbPhone
-from vlm_agent.devices.adb.touches.actions import HARDWARE_KEYS
 from vlm_agent.devices.browser.phone import _EFFECTS
 from vlm_agent.drawing.actions import describe
 from vlm_agent.episodes import ACTION_NAMES, BUTTONS, NO_POINT, Action, ActionKind

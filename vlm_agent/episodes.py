@@ -4,6 +4,7 @@ The whole package exchanges these. Points and boxes are fractions of the screen,
 the Wild (AITW) stores them.
 """
 
+import hashlib
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -357,6 +358,11 @@ class Screen:
 def below_status_bar(pixels: np.ndarray) -> np.ndarray:
     """A view of uint8 (height, width, 3) without the status bar, whose clock changes by itself."""
     return pixels[len(pixels) // _STATUS_BAR :]
+
+
+def digest(pixels: np.ndarray) -> bytes:
+    """A hash of uint8 (height, width, 3) without the status bar."""
+    return hashlib.sha256(np.ascontiguousarray(below_status_bar(pixels)).data).digest()
 
 
 def is_black(pixels: np.ndarray) -> bool:
