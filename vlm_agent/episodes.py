@@ -4,6 +4,7 @@ The whole package exchanges these. Points and boxes are fractions of the screen,
 the Wild (AITW) stores them.
 """
 
+import hashlib
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,32 +17,54 @@ from vlm_agent.geometry import DIRECTIONS, are_taps, box_at, contains, direction
 NO_POINT = (-1.0, -1.0)
 """Touch and lift point of an action without points, as AITW stores them."""
 
-BUTTONS = ("back", "home", "enter")
+
+@dataclass(frozen=True)
+class KindFacts:
+    """What is true of one type of actions.
+
+    `words`: how a sentence names it, before the touched element or the text. `points`: the number of points of the
+    finger, 1 for a touch, 2 with a lift point. `has_text`, `ends_episode`: whether it has a text, and whether the agent
+    declares the episode over. `key`: the key of the phone, by Android's code (`KeyEvent`) and by Linux's name.
+    """
+
+    words: str
+    points: int = 0
+    has_text: bool = False
+    ends_episode: bool = False
+    key: tuple[int, str] | None = None
 
 
 class ActionKind(IntEnum):
-    """The types of actions. Those below 100 are AITW's, with AITW's numbers; the others came with later data sets.
+    """The types of actions, and what the package knows of each. A new type is a row here.
 
-    Numbers from 100 up are never used by AITW.
+    Those below 100 are AITW's, with AITW's numbers; the others came with later data sets, and AITW never uses their
+    numbers. Phones need the effect of a new type, and languages its spelling.
     """
 
-    TYPE = 3
-    DUAL_POINT = 4
-    PRESS_BACK = 5
-    PRESS_HOME = 6
-    PRESS_ENTER = 7
-    STATUS_TASK_COMPLETE = 10
-    STATUS_TASK_IMPOSSIBLE = 11
-    LONG_PRESS = 100
-    OPEN_APP = 101
-    WAIT = 102
-    RECENTS = 103
-    ANSWER = 104
+    facts: KindFacts
+
+    TYPE = 3, KindFacts("type", has_text=True)
+    DUAL_POINT = 4, KindFacts("click on", points=2)
+    PRESS_BACK = 5, KindFacts("press the back button", key=(4, "KEY_BACK"))
+    PRESS_HOME = 6, KindFacts("press the home button", key=(3, "KEY_HOMEPAGE"))
+    PRESS_ENTER = 7, KindFacts("press the enter key", key=(66, "KEY_ENTER"))
+    STATUS_TASK_COMPLETE = 10, KindFacts("stop, the task is complete", ends_episode=True)
+    STATUS_TASK_IMPOSSIBLE = 11, KindFacts("stop, the task is impossible", ends_episode=True)
+    LONG_PRESS = 100, KindFacts("long press", points=1)
+    OPEN_APP = 101, KindFacts("open the app", has_text=True)
+    WAIT = 102, KindFacts("wait")
+    RECENTS = 103, KindFacts("press the recents button", key=(187, "KEY_APPSELECT"))
+    ANSWER = 104, KindFacts("answer", has_text=True)
+
+    def __new__(cls, number: int, *facts: KindFacts) -> "ActionKind":  # a call with the number alone looks it up
+        kind = int.__new__(cls, number)
+        kind._value_, (kind.facts,) = number, facts
+        return kind
 
     @property
     def is_in_aitw(self) -> bool:
         """Whether AITW has this type, so that its files can hold such an action."""
-        return self < ActionKind.LONG_PRESS
+        return self < 100
 
     @property
     def short_name(self) -> str:
@@ -49,10 +72,13 @@ class ActionKind(IntEnum):
         return self.name.removeprefix("PRESS_").removeprefix("STATUS_TASK_").lower()
 
 
-KINDS_WITH_TOUCH = (ActionKind.DUAL_POINT, ActionKind.LONG_PRESS)
+BUTTONS = tuple(kind.short_name for kind in ActionKind if kind.facts.key and kind.is_in_aitw)
+"""AITW's keys: back, home, enter."""
+
+KINDS_WITH_TOUCH = tuple(kind for kind in ActionKind if kind.facts.points)
 """The types with a touch point. Only DUAL_POINT also has a lift point."""
 
-KINDS_WITH_TEXT = (ActionKind.TYPE, ActionKind.OPEN_APP, ActionKind.ANSWER)
+KINDS_WITH_TEXT = tuple(kind for kind in ActionKind if kind.facts.has_text)
 """The types with a text: what is typed, the name of the app, the answer to the user."""
 
 _STATUS_BAR = 20
@@ -102,9 +128,9 @@ class Action:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", ActionKind(self.kind))
-        self._check_point("touch_yx", self.kind in KINDS_WITH_TOUCH)
-        self._check_point("lift_yx", self.kind is ActionKind.DUAL_POINT)
-        if self.text and self.kind not in KINDS_WITH_TEXT:
+        self._check_point("touch_yx", self.kind.facts.points > 0)
+        self._check_point("lift_yx", self.kind.facts.points > 1)
+        if self.text and not self.kind.facts.has_text:
             raise ValueError(f"{self.kind.name} has no text, got {self.text!r}")
         try:
             self.text.encode("utf-8")
@@ -178,7 +204,7 @@ class Action:
     @property
     def is_touch(self) -> bool:
         """Whether the finger touches one element: a tap or a long press."""
-        return self.is_tap or self.kind is ActionKind.LONG_PRESS
+        return self.is_tap or self.kind.facts.points == 1
 
     @property
     def is_swipe(self) -> bool:
@@ -187,7 +213,7 @@ class Action:
     @property
     def is_status(self) -> bool:
         """Whether the agent declares the episode over."""
-        return self.kind in (ActionKind.STATUS_TASK_COMPLETE, ActionKind.STATUS_TASK_IMPOSSIBLE)
+        return self.kind.facts.ends_episode
 
     @property
     def direction(self) -> str | None:
@@ -332,6 +358,11 @@ class Screen:
 def below_status_bar(pixels: np.ndarray) -> np.ndarray:
     """A view of uint8 (height, width, 3) without the status bar, whose clock changes by itself."""
     return pixels[len(pixels) // _STATUS_BAR :]
+
+
+def digest(pixels: np.ndarray) -> bytes:
+    """A hash of uint8 (height, width, 3) without the status bar."""
+    return hashlib.sha256(np.ascontiguousarray(below_status_bar(pixels)).data).digest()
 
 
 def is_black(pixels: np.ndarray) -> bool:

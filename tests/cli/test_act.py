@@ -27,8 +27,7 @@ from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.devices import DEVICES, DeviceAddress, DeviceKind, OpenedDevice
 from vlm_agent.devices.adb import phone as adb
 from vlm_agent.devices.browser.phone import BrowserPhone
-from vlm_agent.devices.browser.tasks import browser_task
-from vlm_agent.devices.browser.world import make_world
+from vlm_agent.devices.browser.tasks import browser_task, make_world
 from vlm_agent.devices.errors import NoDeviceError
 from vlm_agent.episodes import Action
 from vlm_agent.evaluation.online.tasks import address_of, online_tasks

@@ -37,7 +37,7 @@ from vlm_agent.action_languages.language import (
     LanguageSettings,
     LanguageVocabulary,
 )
-from vlm_agent.episodes import BUTTONS, Action, ActionKind, Screen, UiElement
+from vlm_agent.episodes import BUTTONS, KINDS_WITH_TEXT, Action, Screen, UiElement
 from vlm_agent.geometry import COAT_VERTICAL_SHARE, DIRECTIONS, directions
 
 ACTION_TYPES = ("click", "scroll", "type", "press", "stop")
@@ -45,7 +45,7 @@ ACTION_TYPES = ("click", "scroll", "type", "press", "stop")
 
 _UNITS = 1000
 _TOUCH = {"CLICK(": Action.tap, "LONG_PRESS(": Action.long_press}
-_TEXTS = {"TYPE(": ActionKind.TYPE, "OPEN_APP(": ActionKind.OPEN_APP, "ANSWER(": ActionKind.ANSWER}
+_TEXTS = {f"{kind.name}(": kind for kind in KINDS_WITH_TEXT}
 _OPENINGS = {kind: opening for opening, kind in _TEXTS.items()}
 _SCROLLS = {f"SCROLL({direction})": Action.swipe(*points) for direction, points in SWIPES.items()}
 _FIXED = {f"PRESS({button})": Action.press(button) for button in BUTTONS} | {

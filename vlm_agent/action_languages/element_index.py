@@ -31,7 +31,7 @@ from vlm_agent.action_languages.language import (
     LanguageSettings,
     LanguageVocabulary,
 )
-from vlm_agent.episodes import Action, ActionKind, Screen, UiElement
+from vlm_agent.episodes import KINDS_WITH_TEXT, Action, Screen, UiElement
 from vlm_agent.geometry import nearest_box, place_of_box
 from vlm_agent.texts.actions import action_in_words
 
@@ -39,7 +39,7 @@ _UNITS, _CENTRE = 1000, (0.5, 0.5)
 _TYPE_KEY = "action_type"
 _BY_NUMBER = {"click": Action.tap, "long_press": Action.long_press}
 _BY_POINT = {f"{name}_at": action for name, action in _BY_NUMBER.items()}
-_BY_TEXT = {"type": ActionKind.TYPE, "open_app": ActionKind.OPEN_APP, "answer": ActionKind.ANSWER}
+_BY_TEXT = {kind.short_name: kind for kind in KINDS_WITH_TEXT}
 _FIXED = {
     "navigate_home": Action.press("home"),
     "navigate_back": Action.press("back"),

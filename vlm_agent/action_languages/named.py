@@ -15,35 +15,67 @@ knows it (`sentences/trajectory.py`):
 The model then decides between tap and swipe after it has named the element that it looks for.
 """
 
+import re
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from vlm_agent.action_languages.binned import LONG_PRESS_OPENING, SWIPE_OPENING, TAP_OPENING, BinnedLanguage
-from vlm_agent.action_languages.language import (
-    ActionLanguage,
-    LanguageSettings,
-    LanguageVocabulary,
+from vlm_agent.action_languages.binned import (
+    LONG_PRESS_OPENING,
+    QUOTED_OPENINGS,
+    SWIPE_OPENING,
+    TAP_OPENING,
+    BinnedLanguage,
 )
-from vlm_agent.action_languages.names import NAME_SEPARATOR, is_name, touched_name
-from vlm_agent.episodes import Action, Screen
+from vlm_agent.action_languages.language import LanguageSettings
+from vlm_agent.episodes import Action, Screen, UiElement, element_at
+from vlm_agent.texts.folding import normalized
+
+NAME_SEPARATOR = "="
+"""The separator between a name and a gesture."""
+
+MAX_NAME_CHARACTERS = 32
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def is_name(text: str) -> bool:
+    """Whether `text` can be written as a name before a gesture.
+
+    It must be 1 to `MAX_NAME_CHARACTERS` characters without the separator and control characters, and must not begin
+    like an action with a quoted text.
+    """
+    return (
+        0 < len(text) <= MAX_NAME_CHARACTERS
+        and NAME_SEPARATOR not in text
+        and not text.startswith(QUOTED_OPENINGS)
+        and not _CONTROL.search(text)
+    )
+
+
+def touched_name(action: Action, screen: Screen) -> str | None:
+    """The name of the smallest element under the action's touch point; None without an element or a usable name."""
+    element = element_at(screen.elements or (), action.touch_yx)
+    return None if element is None else spoken_name(element)
+
+
+def spoken_name(element: UiElement) -> str | None:
+    """The element's name in Unicode NFC with single spaces; None if it is not usable (`is_name`).
+
+    Names often come from OCR. The normalisation makes tokenizers reproduce them.
+    """
+    name = normalized("NFC", " ".join(element.name.split()))
+    return name if is_name(name) else None
+
 
 _A_TAP = TAP_OPENING + "0 0"
 
 
 @dataclass(frozen=True)
-class NamedLanguage(ActionLanguage):
+class NamedLanguage(BinnedLanguage):
     """The codec. Without a screen, or on a screen without annotations, its text equals that of `BinnedLanguage`."""
 
-    bins: int = 100
     name_swipe_targets: bool = False
-    all_action_kinds: bool = False
-
-    @cached_property
-    def _binned(self) -> BinnedLanguage:
-        return BinnedLanguage(self.bins, self.all_action_kinds)
 
     @property
     def instructions(self) -> str:
@@ -53,10 +85,10 @@ class NamedLanguage(ActionLanguage):
             names += f"\nBefore a swipe say what it is to bring: {example}swipe from Y X to Y X"
         if self.all_action_kinds:
             names += f"\nA long press too: {example}long press at Y X"
-        return self._binned.instructions + names
+        return super().instructions + names
 
     def encode(self, action: Action, screen: Screen | None = None, swipe_target: str | None = None) -> str:
-        text, name = self._binned.encode(action), None
+        text, name = super().encode(action), None
         if action.is_touch:
             name = None if screen is None else touched_name(action, screen)
         elif self.name_swipe_targets and action.is_swipe:
@@ -66,16 +98,13 @@ class NamedLanguage(ActionLanguage):
     def decode(self, text: str, screen: Screen | None = None) -> Action | None:
         name, separator, gesture = text.partition(NAME_SEPARATOR)
         if not separator or not is_name(name):
-            return self._binned.decode(text)
-        action = self._binned.decode(gesture)
+            return super().decode(text)
+        action = super().decode(gesture)
         may_be_named = action is not None and (action.is_touch or (self.name_swipe_targets and action.is_swipe))
         return action if may_be_named else None
 
-    def vocabulary(self) -> LanguageVocabulary:
-        return self._binned.vocabulary()
-
     def ending(self, text: str) -> str | None:
-        plain = self._binned.ending(text)
+        plain = super().ending(text)
         if plain is not None:
             return plain
         name, separator, gesture = text.partition(NAME_SEPARATOR)
@@ -88,7 +117,7 @@ class NamedLanguage(ActionLanguage):
         swipes = (SWIPE_OPENING,) if self.name_swipe_targets else ()
         openings = (TAP_OPENING, LONG_PRESS_OPENING, *swipes)
         is_gesture = any(opening.startswith(gesture[: len(opening)]) for opening in openings)
-        return self._binned.ending(gesture) if is_gesture else None
+        return super().ending(gesture) if is_gesture else None
 
 
 class NamedSettings(LanguageSettings):
@@ -101,4 +130,4 @@ class NamedSettings(LanguageSettings):
     all_action_kinds: bool = False
 
     def build(self) -> NamedLanguage:
-        return NamedLanguage(self.bins, self.name_swipe_targets, self.all_action_kinds)
+        return NamedLanguage(self.bins, self.all_action_kinds, self.name_swipe_targets)

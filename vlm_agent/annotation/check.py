@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.drawing.actions import describe
-from vlm_agent.episodes import BUTTONS, Action, ActionKind, Episode, Step, UiElement, element_at
+from vlm_agent.episodes import Action, ActionKind, Episode, Step, UiElement, element_at
 from vlm_agent.geometry import DIRECTIONS
 from vlm_agent.texts.actions import coat_direction
 
@@ -43,8 +43,8 @@ _NEAR = 0.12
 """A label belongs to an icon if it is at most this far from the finger, in screen fractions."""
 
 _TOUCHING = frozenset({"tap", "long_press"})
-_ENDING = frozenset({"complete", "impossible"})
-_PRESSING = frozenset({*BUTTONS, "recents"})
+_ENDING = frozenset(kind.short_name for kind in ActionKind if kind.facts.ends_episode)
+_PRESSING = frozenset(kind.short_name for kind in ActionKind if kind.facts.key is not None)
 _VERBS = {
     **dict.fromkeys(("click", "tap", "touch", "select", "choose", "close", "check", "toggle"), _TOUCHING),
     **dict.fromkeys(("long", "hold"), frozenset({"long_press"})),
@@ -240,7 +240,7 @@ def _buttons(words: Sequence[str]) -> set[str]:
 
 def _status_problem(words: Sequence[str], action: Action) -> str | None:
     says_impossible = any(word in _IMPOSSIBLE for word in words) or ("not" in words and "possible" in words)
-    if action.kind is ActionKind.STATUS_TASK_IMPOSSIBLE:
+    if action == Action.impossible():
         return None if says_impossible else "other status"
     is_complete = any(word in _COMPLETE for word in words)
     return None if is_complete and not says_impossible else "other status"

@@ -100,10 +100,9 @@ def run(options: argparse.Namespace) -> int:
     from vlm_agent.agents.loading import load_agent, reported_spending
     from vlm_agent.agents.read_screens import ScreenReader, in_words
     from vlm_agent.datasets.sources.trace_writer import TraceWriter
+    from vlm_agent.devices.acting.around import ReadElements, long_screen
     from vlm_agent.devices.acting.guard import Guard
-    from vlm_agent.devices.acting.long_screens import long_screen
     from vlm_agent.devices.acting.loop import Limits, act
-    from vlm_agent.devices.acting.read_elements import ReadElements
 
     console, folder = make_console(), _folder(options)
     settings = chosen_agent(options).in_output(folder)

@@ -77,18 +77,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    from vlm_agent.devices.acting.demonstrating.recorders import RECORDERS
+    from vlm_agent.devices import DEVICES
 
     error = options.parser.error
     if options.goal is not None and (not options.goal.strip() or not options.goal.isprintable()):
         error("--goal must be one line of text")
-    recorder = RECORDERS.get((options.device or "").partition(":")[0])
-    if recorder is None or not recorder.is_served:
+    kind = "" if options.device is None else options.device.partition(":")[0]
+    if kind not in DEVICES or not DEVICES[kind].is_served:
         refuse(options, ["port"], "is for a simulated phone")
 
 
 def _of_trace(options: argparse.Namespace, console: "Console") -> "tuple[str, Observed]":
-    from vlm_agent.devices.acting.demonstrating.traced import of_trace
+    from vlm_agent.devices.acting.demonstrating.observed import of_trace
 
     trace, observed = of_trace(options.trace, options.elements == "read")
     unknown = "The trace does not state whether its goal was reached. " if trace.heading.reached is None else ""
@@ -98,7 +98,7 @@ def _of_trace(options: argparse.Namespace, console: "Console") -> "tuple[str, Ob
 
 def _of_device(options: argparse.Namespace, console: "Console") -> "tuple[str, Observed]":
     from vlm_agent.devices import device_address
-    from vlm_agent.devices.acting.demonstrating.recorders import Watching, recorder_of
+    from vlm_agent.devices.acting.demonstrating.observed import Watching, recorder_of
 
     address, recorder = device_address(options.device), recorder_of(options.device)
     if options.goal is None and not address.has_task:
@@ -107,9 +107,7 @@ def _of_device(options: argparse.Namespace, console: "Console") -> "tuple[str, O
     say = partial(_say, console)
     with (
         stopped_by_signals(),
-        recorder.start(
-            Watching(address, which, options.goal, options.elements == "read", options.port, say)
-        ) as recording,
+        recorder(Watching(address, which, options.goal, options.elements == "read", options.port, say)) as recording,
     ):
         say("\n".join(filter(None, (f"Goal: {recording.goal}", recording.opening))))
         wait_for_end(console, recording.tick)

@@ -1,7 +1,7 @@
 """Phones that an agent can operate, and the registry of their kinds: over ADB, simulated, in a browser."""
 
-from vlm_agent.devices.adb.opening import ADB
-from vlm_agent.devices.browser.opening import BROWSER
+from vlm_agent.devices.adb import ADB
+from vlm_agent.devices.browser import BROWSER
 from vlm_agent.devices.device import Device, DeviceAddress, DeviceKind, DeviceTask, OpenedDevice
 from vlm_agent.devices.errors import DeviceError
 from vlm_agent.settings import Registry

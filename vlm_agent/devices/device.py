@@ -49,6 +49,29 @@ class Device(Protocol):
         """
 
 
+class DeviceAround:
+    """A base of devices around `device`, with its activity, status, answer and size."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    @property
+    def activity(self) -> str:
+        return self._device.activity
+
+    @property
+    def status(self) -> ActionKind | None:
+        return self._device.status
+
+    @property
+    def answer(self) -> str | None:
+        return self._device.answer
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self._device.size
+
+
 class DeviceTask(Protocol):
     """A goal for a device whose state shows whether the goal is reached."""
 
@@ -99,8 +122,12 @@ class DeviceKind:
     """One kind of device on the command line.
 
     `forms` are its addresses as the user writes them. `parse` takes the part after `KIND:` (None without a colon) and
-    returns None for an address that does not have one of the forms. It must not open the device.
+    returns None for an address that does not have one of the forms. It must not open the device. `recorder`: module and
+    function that watches a person on it, such as `simulator.watched:record`; None if an agent's trace is the only way
+    to demonstrate. `is_served`: the person operates the phone over a TCP port of this machine.
     """
 
     forms: tuple[str, ...]
     parse: Callable[[str | None], DeviceAddress | None]
+    recorder: str | None = None
+    is_served: bool = False

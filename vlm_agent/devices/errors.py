@@ -7,24 +7,8 @@ class DeviceError(UserError):
     """A device cannot be opened or used."""
 
 
-class NoAdbError(DeviceError):
-    """The program `adb` is not installed, or its server does not start."""
-
-
 class NoDeviceError(DeviceError):
-    """No phone is connected, or the requested one is not."""
-
-
-class SeveralDevicesError(DeviceError):
-    """Several phones are connected and the user did not choose one."""
-
-
-class UnauthorisedError(DeviceError):
-    """The phone has not authorised this computer for debugging, or adb has no permission to open it."""
-
-
-class OfflineError(DeviceError):
-    """The phone is connected but does not respond, or is in an unusable state."""
+    """No phone can be used: adb does not run, or no phone, several, or one that does not answer is connected."""
 
 
 class DeviceLostError(DeviceError):
@@ -38,12 +22,8 @@ class ActionInDoubtError(DeviceError):
     """
 
 
-class ScreenOffError(DeviceError):
-    """The screen is off."""
-
-
 class LockedError(DeviceError):
-    """The phone is locked."""
+    """The screen is off, or the phone is locked."""
 
 
 class UntypableTextError(DeviceError):

@@ -45,4 +45,9 @@ def _parse(which: str | None) -> DeviceAddress | None:
     return DeviceAddress(lambda: _open_task(match[1], match[2], int(match[3])), has_task=True)
 
 
-SIMULATED = DeviceKind(("simulated", "simulated:general/test/7 (a task: SUBSET/SPLIT/SEED)"), _parse)
+SIMULATED = DeviceKind(
+    ("simulated", "simulated:general/test/7 (a task: SUBSET/SPLIT/SEED)"),
+    _parse,
+    "vlm_agent.simulator.watched:record",
+    is_served=True,
+)

@@ -6,8 +6,14 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from vlm_agent.devices.acting.demonstrating.lines import touched_name
-from vlm_agent.devices.acting.demonstrating.observed import Observed, ObservedAction, ObservedScreen, TypingField
-from vlm_agent.devices.acting.demonstrating.recorders import Recording, Watching
+from vlm_agent.devices.acting.demonstrating.observed import (
+    Observed,
+    ObservedAction,
+    ObservedScreen,
+    Recording,
+    TypingField,
+    Watching,
+)
 from vlm_agent.episodes import Action
 from vlm_agent.simulator import SimulatedPhone
 from vlm_agent.simulator.adb_daemon import Handset, PhoneServer

@@ -11,20 +11,9 @@ the finger, by CoAT's rule. A typed text is on one line.
 
 from dataclasses import replace
 
-from vlm_agent.episodes import Action, ActionKind, Screen, element_at
+from vlm_agent.episodes import Action, Screen, element_at
 from vlm_agent.geometry import COAT_VERTICAL_SHARE, DIRECTIONS, directions
 from vlm_agent.texts.lines import printable, without_tags
-
-_FIXED = {
-    ActionKind.PRESS_BACK: "press the back button",
-    ActionKind.PRESS_HOME: "press the home button",
-    ActionKind.PRESS_ENTER: "press the enter key",
-    ActionKind.RECENTS: "press the recents button",
-    ActionKind.STATUS_TASK_COMPLETE: "stop, the task is complete",
-    ActionKind.STATUS_TASK_IMPOSSIBLE: "stop, the task is impossible",
-    ActionKind.WAIT: "wait",
-}
-_WITH_TEXT = {ActionKind.TYPE: "type", ActionKind.OPEN_APP: "open the app", ActionKind.ANSWER: "answer"}
 
 
 def describe_action(action: Action, element: str = "") -> str:
@@ -35,12 +24,11 @@ def describe_action(action: Action, element: str = "") -> str:
     if action.is_touch:
         if not element:
             raise ValueError("a tap is described with the element that it touches")
-        return f"{'click on' if action.is_tap else 'long press'} {element}"
+        return f"{action.kind.facts.words} {element}"
     if action.is_swipe:
         return f"scroll {coat_direction(action)}"
-    if action.kind in _WITH_TEXT:
-        return f'{_WITH_TEXT[action.kind]} "{" ".join(action.text.split())}"'
-    return _FIXED[action.kind]
+    words = action.kind.facts.words
+    return f'{words} "{" ".join(action.text.split())}"' if action.kind.facts.has_text else words
 
 
 def coat_direction(action: Action) -> str:

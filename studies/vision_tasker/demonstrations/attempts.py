@@ -18,7 +18,7 @@ from vlm_agent.agents import Agent
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading
 from vlm_agent.devices.acting.demonstrating.lines import lines_of
-from vlm_agent.devices.acting.demonstrating.traced import of_trace
+from vlm_agent.devices.acting.demonstrating.observed import of_trace
 from vlm_agent.devices.acting.guard import Guard
 from vlm_agent.devices.acting.loop import Limits, act
 from vlm_agent.evaluation.online.runs import allowed_steps

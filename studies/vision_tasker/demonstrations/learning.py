@@ -19,7 +19,7 @@ from studies.vision_tasker.demonstrations.settings import SettingsPhones, seeds_
 from vlm_agent.agents.llm.demonstrations import Demonstrations
 from vlm_agent.datasets.shards.dataset import MANIFEST
 from vlm_agent.devices.acting.demonstrating.lines import lines_of
-from vlm_agent.devices.acting.demonstrating.traced import of_episode
+from vlm_agent.devices.acting.demonstrating.observed import Observed, ObservedAction, ObservedScreen
 from vlm_agent.episodes import Episode
 from vlm_agent.files.console import Progress
 from vlm_agent.simulator import SimulatedPhone, sample_task
@@ -79,7 +79,9 @@ def fill(store: Demonstrations, episodes: int, settings: list[Attempt], console:
     with Progress(console, episodes, "demonstrations").shown() as progress:
         for number in range(episodes):
             episode = train_episode((OTHER_SEED << 32) + number)
-            rows.append((episode.goal, "", lines_of(of_episode(episode)).lines))
+            steps = episode.steps
+            shown = [ObservedAction(step.action, ObservedScreen(step.activity, step.elements)) for step in steps]
+            rows.append((episode.goal, "", lines_of(Observed(shown)).lines))
             progress.advance(1, "store of other episodes")
     rows += [(one.result["goal"], "", one.result["lines"]) for one in settings]
     store.add_all([row for row in rows if row[2]])

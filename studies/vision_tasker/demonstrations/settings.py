@@ -14,8 +14,7 @@ from pathlib import Path
 from studies.vision_tasker.demonstrations.phones import Start
 from vlm_agent.agents import Agent, Answer, Turn
 from vlm_agent.devices.browser.phone import BrowserPhone
-from vlm_agent.devices.browser.tasks import BrowserTask, browser_task
-from vlm_agent.devices.browser.world import make_world
+from vlm_agent.devices.browser.tasks import BrowserTask, browser_task, make_world
 from vlm_agent.episodes import Action, Screen
 
 GERMAN = Path(__file__).with_name("settings_german.json")

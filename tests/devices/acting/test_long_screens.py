@@ -9,8 +9,8 @@ import pytest
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading, read_trace, sealed
+from vlm_agent.devices.acting.around import long_screen
 from vlm_agent.devices.acting.guard import PURCHASE, Guard
-from vlm_agent.devices.acting.long_screens import long_screen
 from vlm_agent.devices.acting.loop import act
 from vlm_agent.devices.errors import NotPermittedError
 from vlm_agent.episodes import Action, UiElement

@@ -9,10 +9,9 @@ from vlm_agent.agents.read_screens import ScreenReader
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading, read_trace
+from vlm_agent.devices.acting.around import ReadElements, long_screen
 from vlm_agent.devices.acting.guard import PURCHASE, Guard, Proposal
-from vlm_agent.devices.acting.long_screens import long_screen
 from vlm_agent.devices.acting.loop import act
-from vlm_agent.devices.acting.read_elements import ReadElements
 from vlm_agent.episodes import Action, UiElement, Widget
 from vlm_agent.screens.seen import Text
 from vlm_agent.screens.text import Confident

@@ -9,7 +9,8 @@ import pytest
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.devices.adb import phone as adb_phone
 from vlm_agent.devices.adb.apps import find_component, read_components
-from vlm_agent.devices.adb.commands import command_line, type_by_keys
+from vlm_agent.devices.adb.keyboard import type_by_keys
+from vlm_agent.devices.adb.link import command_line
 from vlm_agent.devices.adb.phone import AdbPhone
 from vlm_agent.devices.android import UNICODE_KEYBOARD
 from vlm_agent.devices.errors import RefusedError, UnknownAppError, UntypableTextError

@@ -3,8 +3,8 @@
 import pytest
 
 from vlm_agent.devices.acting.guard import OUTSIDE, Guard, Proposal
-from vlm_agent.devices.adb.foreground import read_activity, read_launcher
-from vlm_agent.devices.adb.opening import ADB
+from vlm_agent.devices.adb import ADB
+from vlm_agent.devices.adb.apps import read_activity, read_launcher
 from vlm_agent.devices.adb.phone import AdbPhone
 from vlm_agent.episodes import Action
 

@@ -7,7 +7,8 @@ import pytest
 from helpers.phones.adb_servers import AdbServer
 from helpers.phones.hostile_texts import STRINGS, hostile_strings
 
-from vlm_agent.devices.adb.commands import command_line, type_by_broadcast, type_by_keys
+from vlm_agent.devices.adb.keyboard import type_by_broadcast, type_by_keys
+from vlm_agent.devices.adb.link import command_line
 from vlm_agent.devices.adb.phone import AdbPhone
 from vlm_agent.devices.android import UNICODE_KEYBOARD
 from vlm_agent.devices.errors import RefusedError, UntypableTextError

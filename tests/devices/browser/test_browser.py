@@ -5,8 +5,7 @@ import pytest
 from helpers.phones.browser_phone import needs_browser, tap, texts, type_into
 
 from vlm_agent.devices.browser.phone import BrowserPhone
-from vlm_agent.devices.browser.tasks import BrowserTask, browser_task
-from vlm_agent.devices.browser.world import make_world
+from vlm_agent.devices.browser.tasks import BrowserTask, browser_task, make_world
 from vlm_agent.episodes import Action, ActionKind
 
 pytestmark = needs_browser

@@ -6,8 +6,7 @@ import json
 import pytest
 
 from vlm_agent.datasets.sources.aitw import SUBSETS
-from vlm_agent.devices.browser.tasks import SITES, browser_task
-from vlm_agent.devices.browser.world import make_world
+from vlm_agent.devices.browser.tasks import SITES, browser_task, make_world
 from vlm_agent.errors import UserError
 
 

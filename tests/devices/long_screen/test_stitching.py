@@ -77,12 +77,6 @@ def test_pictures_of_one_colour_are_one_picture(size):
 @pytest.mark.parametrize(
     ("pictures", "message"),
     [
-        ([], "no pictures"),
-        ([np.zeros((4, 4), np.uint8)], r"picture 1 is uint8 \(4, 4\)"),
-        ([np.zeros((4, 4, 4), np.uint8)], "pictures are uint8"),
-        ([np.zeros((4, 4, 3), np.float32)], "picture 1 is float32"),
-        ([np.zeros((0, 4, 3), np.uint8)], "picture 1"),
-        ([np.zeros((4, 4, 3), np.uint8), np.zeros((5, 4, 3), np.uint8)], "picture 2 is 5×4, the first 4×4"),
         ([a_page(160, 1), a_page(160, 2)], "pictures 1 and 2 do not overlap"),
         ([np.zeros((1, 1, 3), np.uint8), np.full((1, 1, 3), 255, np.uint8)], "do not overlap"),
     ],

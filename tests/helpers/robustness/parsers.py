@@ -7,7 +7,7 @@ import numpy as np
 
 from vlm_agent.action_languages import LANGUAGES
 from vlm_agent.action_languages.coat import predicted_box, predicted_type
-from vlm_agent.action_languages.names import spoken_name
+from vlm_agent.action_languages.named import spoken_name
 from vlm_agent.agents.coat.agent import CoatAgent
 from vlm_agent.agents.dynamic_planning.reading import read_description, read_verdict, split_thought, without_label
 from vlm_agent.agents.fences import in_fence
@@ -21,13 +21,11 @@ from vlm_agent.annotation.annotator import clean_text, element_name
 from vlm_agent.annotation.check import check_planned_step
 from vlm_agent.devices.acting.demonstrating.lines import touched_name
 from vlm_agent.devices.acting.purchases import purchase_reason
-from vlm_agent.devices.adb.apps import read_components, read_packages
+from vlm_agent.devices.adb.apps import read_activity, read_components, read_launcher, read_packages
 from vlm_agent.devices.adb.display import read_sizes
 from vlm_agent.devices.adb.elements import read_elements, read_field
-from vlm_agent.devices.adb.foreground import read_activity, read_launcher
-from vlm_agent.devices.adb.touches.actions import read_rotation
-from vlm_agent.devices.adb.touches.events import Lines, read_event
-from vlm_agent.devices.adb.touches.panels import read_panels
+from vlm_agent.devices.adb.fingers import read_rotation
+from vlm_agent.devices.adb.getevent import Lines, read_event, read_panels
 from vlm_agent.episodes import Action, Screen, Step, UiElement
 from vlm_agent.files.console import neutral
 from vlm_agent.recipe.data import CoatRecipe

@@ -6,10 +6,8 @@ from vlm_agent.agents.agent import Turn
 from vlm_agent.agents.vision_tasker.prompts import VisionTaskerPrompts
 from vlm_agent.agents.vision_tasker.reading import Call
 from vlm_agent.agents.vision_tasker.shown import ShownScreen
-from vlm_agent.episodes import Action, ActionKind, Screen
+from vlm_agent.episodes import BUTTONS, Action, ActionKind, Screen
 from vlm_agent.texts.lines import one_line
-
-_BUTTONS = {ActionKind.PRESS_BACK: "back", ActionKind.PRESS_HOME: "home", ActionKind.PRESS_ENTER: "enter"}
 
 
 def call_line(prompts: VisionTaskerPrompts, call: Call, element: str) -> str:
@@ -38,10 +36,10 @@ def action_line(prompts: VisionTaskerPrompts, action: Action, shown: Callable[[]
         number = screen.at(action.touch_yx)
         element = prompts.a_place if number is None else screen.names[number]
         return prompts.fill("line_tap" if action.is_tap else "line_long_press", element=element)
-    if action.kind in _BUTTONS:
-        return _key_line(prompts, _BUTTONS[action.kind])
+    if action.name in BUTTONS:
+        return _key_line(prompts, action.name)
     if action.is_status:
-        return prompts.line_done if action.kind is ActionKind.STATUS_TASK_COMPLETE else prompts.line_impossible
+        return prompts.line_done if action == Action.complete() else prompts.line_impossible
     if action.kind is ActionKind.OPEN_APP:
         return prompts.fill("line_open", app=one_line(action.text))
     return _type_line(prompts, one_line(action.text)) if action.text else prompts.line_other

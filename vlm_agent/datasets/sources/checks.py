@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple, Protocol
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, NO_POINT, Action, ActionKind, UiElement
+from vlm_agent.episodes import NO_POINT, Action, ActionKind, UiElement
 from vlm_agent.errors import DatasetError
 
 MAX_SIDE = 16_383
@@ -176,9 +176,9 @@ def read_action(fields: Fields, keys: ActionKeys, known: Sequence[ActionKind] = 
         names = ", ".join(f"{kind.value} {kind.name}" for kind in known)
         raise DatasetError(f"{keys.kind} {number} is unknown; expected one of {names}")
     kind = ActionKind(number)
-    touch, touch_moved = _point(fields, keys.touch) if kind in KINDS_WITH_TOUCH else (NO_POINT, False)
-    lift, lift_moved = _point(fields, keys.lift) if kind is ActionKind.DUAL_POINT else (NO_POINT, False)
-    text = fields.string(keys.text) if kind in KINDS_WITH_TEXT else ""
+    touch, touch_moved = _point(fields, keys.touch) if kind.facts.points > 0 else (NO_POINT, False)
+    lift, lift_moved = _point(fields, keys.lift) if kind.facts.points > 1 else (NO_POINT, False)
+    text = fields.string(keys.text) if kind.facts.has_text else ""
     return ReadAction(Action(kind, touch, lift, text), touch_moved + lift_moved)
 
 

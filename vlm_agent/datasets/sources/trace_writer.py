@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from vlm_agent.datasets.sources.traces import HEADING, STEPS, VERSION, Heading, TraceStep, sealed
-from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, Action, ActionKind, UiElement, element_at
+from vlm_agent.episodes import Action, ActionKind, UiElement, element_at
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
 from vlm_agent.files.checked_json import CHECKSUM, checked_bytes, write_checked
@@ -245,7 +245,7 @@ def _shortened(text: str) -> str:
 def _action_json(action: Action) -> dict:
     return {
         "kind": int(action.kind),
-        **({"touch_yx": action.touch_yx} if action.kind in KINDS_WITH_TOUCH else {}),
-        **({"lift_yx": action.lift_yx} if action.kind is ActionKind.DUAL_POINT else {}),
-        **({"text": action.text} if action.kind in KINDS_WITH_TEXT else {}),
+        **({"touch_yx": action.touch_yx} if action.kind.facts.points > 0 else {}),
+        **({"lift_yx": action.lift_yx} if action.kind.facts.points > 1 else {}),
+        **({"text": action.text} if action.kind.facts.has_text else {}),
     }

@@ -10,7 +10,7 @@
      "notes": {"think": "…", "action": "the action in the agent's words", "plan": "…"}, "black": true},
         the last four only where they exist: "black" marks a screen that shows nothing
     {"of": 0, "outcome": "done", "seconds": …, "message": "why", only of a failure}
-    {"device": {"kind": 4, …}}, an action that the device performs by itself (`devices/acting/long_screens.py`)
+    {"device": {"kind": 4, …}}, an action that the device performs by itself (`devices/acting/around.py`)
     {"end": "complete", "message": "", …}
 
 The line of a step (with the agent's answer as `said`) is written before its action is performed, its outcome

@@ -4,7 +4,6 @@ with TraceWriter(folder, heading) as trace:
     ending = act(agent, device, goal, trace, Guard())
 """
 
-import hashlib
 import logging
 import time
 from collections import Counter
@@ -26,7 +25,7 @@ from vlm_agent.devices.errors import (
     UnknownAppError,
     UntypableTextError,
 )
-from vlm_agent.episodes import Action, Screen, UiElement, below_status_bar, is_black, is_same_screen
+from vlm_agent.episodes import Action, Screen, UiElement, digest, is_black, is_same_screen
 
 _LOG = logging.getLogger(__name__)
 
@@ -53,9 +52,9 @@ class Limits:
     unparsed: int = 3
 
 
-@dataclass(frozen=True)
+@dataclass
 class Ending:
-    """The end of a run.
+    """The end of a run, and its counts.
 
     `reason`: complete or impossible if the agent declared it, otherwise the limit or guard that stopped the run (see
     `guard.py`). `steps`: the number of answers; `unparsed` of them were not actions, and `in_doubt` of the actions may
@@ -65,13 +64,13 @@ class Ending:
     did not perform, `black` the steps whose screenshot was black.
     """
 
-    reason: str
-    message: str
-    steps: int
-    unparsed: int
-    in_doubt: int
-    tokens: tuple[int, int] | None
-    seconds: dict[str, float]
+    reason: str = ""
+    message: str = ""
+    steps: int = 0
+    unparsed: int = 0
+    in_doubt: int = 0
+    tokens: tuple[int, int] | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
     calls: int | None = None
     beyond_context: int = 0
     failed: int = 0
@@ -80,6 +79,20 @@ class Ending:
     @property
     def is_declared(self) -> bool:
         return self.reason in (Action.complete().name, Action.impossible().name)
+
+    def count(self, answer: Answer) -> None:
+        """Adds a step with its tokens and calls."""
+        tokens, calls = answer.usage.tokens, answer.usage.calls
+        if self.steps:
+            before = self.tokens
+            tokens = None if before is None or tokens is None else (before[0] + tokens[0], before[1] + tokens[1])
+            calls = None if self.calls is None or calls is None else self.calls + calls
+        self.tokens, self.calls = tokens, calls
+        self.steps += 1
+        self.beyond_context += answer.diagnostics.beyond_context
+
+    def add_seconds(self, part: str, seconds: float) -> None:
+        self.seconds[part] = self.seconds.get(part, 0.0) + seconds
 
 
 @dataclass(frozen=True)
@@ -134,23 +147,15 @@ class _Run:
     watch: Callable[[ProposedStep], bool]
     warn: Callable[[str], None]
     history: list[Turn] = field(default_factory=list)
-    steps: int = 0
-    unparsed: int = 0
+    ending: Ending = field(default_factory=Ending)
     unread: list[Screen] = field(default_factory=list)
     """The screens since the last action, each with an answer that was not an action."""
-    in_doubt: int = 0
-    failed: int = 0
-    black: int = 0
-    beyond_context: int = 0
-    tokens: list[tuple[int, int] | None] = field(default_factory=list)
-    calls: list[int | None] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
     repetitions: Counter[tuple[bytes, Action]] = field(default_factory=Counter)
 
     def play(self) -> Ending:
         while True:
-            if self.steps == self.limits.steps:
-                return self._end(STEP_LIMIT, f"stopped at the limit of {self.steps} steps")
+            if self.ending.steps == self.limits.steps:
+                return self._end(STEP_LIMIT, f"stopped at the limit of {self.ending.steps} steps")
             if (end := self._step()) is not None:
                 return self._end(*end)
 
@@ -158,7 +163,8 @@ class _Run:
         """(reason, message) if the run ends with this step, else None."""
         start = time.perf_counter()
         pixels, elements = self.device.screenshot(), self.device.elements()
-        screen = Screen(pixels, elements, self.device.activity, episode=self.trace.heading.id, step=self.steps)
+        number = self.ending.steps
+        screen = Screen(pixels, elements, self.device.activity, episode=self.trace.heading.id, step=number)
         seconds = {"screen": time.perf_counter() - start}
         if self.history:  # the effect of the last action, before a control hides the screens
             last = self.history[-1]
@@ -172,12 +178,8 @@ class _Run:
         if answer.failed is not None:
             raise NoAnswerError(answer.failed)
         for part, duration in seconds.items():
-            self._add_seconds(part, duration)
-        self.tokens.append(answer.usage.tokens)
-        self.calls.append(answer.usage.calls)
-        self.beyond_context += answer.diagnostics.beyond_context
-        number = self.steps
-        self.steps += 1
+            self.ending.add_seconds(part, duration)
+        self.ending.count(answer)
         picture = self.trace.screen(number, pixels, elements)
         step = TraceStep(number, picture.name, screen.activity, elements, answer.text, answer.action)
         step = self._marked(step, pixels)
@@ -204,14 +206,14 @@ class _Run:
         """The step with a mark if its screen is black. Warns at the first one."""
         if not is_black(pixels):
             return step
-        self.black += 1
-        if self.black == 1:
+        self.ending.black += 1
+        if self.ending.black == 1:
             self.warn(f"Step {step.number + 1}: {_BLACK}.")
         return replace(step, black=True)
 
     def _no_action(self, number: int, screen: Screen, answer: Answer) -> tuple[str, str] | None:
         self.trace.outcome(number, UNPARSED)
-        self.unparsed += 1
+        self.ending.unparsed += 1
         self.unread.append(screen)
         if len(self.unread) < self.limits.unparsed:
             return None
@@ -220,7 +222,7 @@ class _Run:
         return NO_ACTION, f"{len(self.unread)} consecutive answers were not actions{last}"
 
     def _loop(self, pixels: np.ndarray, action: Action) -> tuple[str, str] | None:
-        key = (hashlib.sha256(np.ascontiguousarray(below_status_bar(pixels)).data).digest(), action)
+        key = (digest(pixels), action)
         self.repetitions[key] += 1
         if self.repetitions[key] < self.limits.repeats:
             return None
@@ -233,45 +235,27 @@ class _Run:
             self.device.perform(action)
             outcome = DONE
         except ActionInDoubtError:
-            self.in_doubt += 1
+            self.ending.in_doubt += 1
         except (RefusedError, UnknownAppError, UntypableTextError) as error:
             # The agent sees the unchanged screen next; the loop limit ends repeats.
             outcome, message = FAILED, str(error)
-            self.failed += 1
+            self.ending.failed += 1
             self.warn(f"Step {number + 1} failed, the phone did not perform it: {message}")
         except DeviceError as error:
             outcome, message = FAILED, str(error)
             raise
         finally:
             seconds = time.perf_counter() - start
-            self._add_seconds("action", seconds)
+            self.ending.add_seconds("action", seconds)
             self.trace.outcome(number, outcome, seconds, message)
         return outcome
 
-    def _add_seconds(self, part: str, seconds: float) -> None:
-        self.seconds[part] = self.seconds.get(part, 0.0) + seconds
-
     def _end(self, reason: str, message: str) -> Ending:
-        counts_by_step = [tokens for tokens in self.tokens if tokens is not None]
-        tokens = None
-        if counts_by_step and len(counts_by_step) == len(self.tokens):
-            tokens = sum(read for read, _ in counts_by_step), sum(written for _, written in counts_by_step)
-        calls = [count for count in self.calls if count is not None]
-        total = sum(calls) if calls and len(calls) == len(self.calls) else None
-        counts = {"steps": self.steps, "unparsed": self.unparsed, "in_doubt": self.in_doubt}
-        seconds = dict(self.seconds)
-        self.trace.end(reason, message, **counts, tokens=tokens, seconds=seconds)
-        return Ending(
-            reason,
-            message,
-            **counts,
-            tokens=tokens,
-            seconds=seconds,
-            calls=total,
-            beyond_context=self.beyond_context,
-            failed=self.failed,
-            black=self.black,
-        )
+        end = self.ending
+        end.reason, end.message = reason, message
+        counts = {"steps": end.steps, "unparsed": end.unparsed, "in_doubt": end.in_doubt}
+        self.trace.end(reason, message, **counts, tokens=end.tokens, seconds=end.seconds)
+        return end
 
 
 def _are_equal(first: Screen, second: Screen) -> bool:

@@ -1,15 +1,18 @@
-"""Opening an app by name, from the phone's own list of launcher activities.
+"""The apps of a phone: which one is in the foreground, and which one a name opens.
 
-The name comes from a model and is untrusted: it only selects a component from the list. Android's shell does not print
-the labels of apps, so names are compared with packages, and with a table of known packages that do not contain the
-app's name.
+The name comes from a model and is untrusted: it only selects a component from the phone's list of launcher activities.
+Android's shell does not print the labels of apps, so names are compared with packages, and with a table of known
+packages that do not contain the app's name.
+
+Apps choose the titles of their windows, which `dumpsys window` prints in many places: `mCurrentFocus` and the list of
+windows are no evidence of an app. Android itself writes the component in `mFocusedApp`.
 """
 
 import re
 from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
 
-from vlm_agent.devices.adb.commands import Success, Words
+from vlm_agent.devices.adb.link import Success, Words
 from vlm_agent.devices.errors import RefusedError, UnknownAppError
 
 _LAUNCHER = ("-a", "android.intent.action.MAIN", "-c", "android.intent.category.LAUNCHER")
@@ -17,6 +20,21 @@ _LAUNCHER = ("-a", "android.intent.action.MAIN", "-c", "android.intent.category.
 LIST_COMMAND: Words = ("cmd", "package", "query-activities", "--brief", *_LAUNCHER)
 
 PACKAGES_COMMAND: Words = ("pm", "list", "packages")
+
+HOME_COMMAND: Words = (
+    *("cmd", "package", "resolve-activity", "--brief"),
+    *("-a", "android.intent.action.MAIN", "-c", "android.intent.category.HOME"),
+)
+
+_FOCUSED_APP = re.compile(
+    r"^ *mFocusedApp=[^\n]*?ActivityRecord\{[0-9a-f]+ u\d+ (?P<activity>[\w.]+/[\w.$]+)[ }]", re.MULTILINE
+)
+_NOTIFICATIONS = re.compile(
+    r"^ *mCurrentFocus=Window\{[0-9a-f]+ u\d+ (NotificationShade|StatusBar)\}\r?$", re.MULTILINE
+)
+
+_CHOOSER = "android"
+"""The package of the activity that asks which launcher to use."""
 
 _PACKAGE = re.compile(r"^package:([A-Za-z][\w.]*)[ \t\r]*$", re.MULTILINE | re.ASCII)
 
@@ -121,3 +139,21 @@ def _likeness(plain: str, package: str) -> float:
 def _plain(name: str) -> str:
     """Letters and digits only, case-folded."""
     return "".join(letter for letter in name.casefold() if letter.isalnum())
+
+
+def read_activity(state: str) -> str:
+    """The focused app's `package/activity` in the output of `dumpsys window`, in Android's short form.
+
+    Open notifications (`NotificationShade`, `StatusBar`) are not part of the app below them. Empty if there are none
+    or different ones: on a phone with several displays, or if the title of a window has a line that looks like one.
+    """
+    if (notifications := _NOTIFICATIONS.search(state)) is not None:
+        return notifications[1]
+    activities = set(_FOCUSED_APP.findall(state))
+    return activities.pop() if len(activities) == 1 else ""
+
+
+def read_launcher(output: str) -> str | None:
+    """The package of the home screen that `HOME_COMMAND` prints; None if none is chosen."""
+    packages = {component.partition("/")[0] for component in read_components(output)} - {_CHOOSER}
+    return packages.pop() if len(packages) == 1 else None

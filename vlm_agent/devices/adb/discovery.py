@@ -10,11 +10,7 @@ from dataclasses import dataclass
 import adbutils
 
 from vlm_agent.devices.errors import (
-    NoAdbError,
     NoDeviceError,
-    OfflineError,
-    SeveralDevicesError,
-    UnauthorisedError,
 )
 
 CONNECT_SECONDS = 10.0
@@ -43,13 +39,13 @@ class ServerAddress:
 def server_address(environment: Mapping[str, str]) -> ServerAddress:
     """The server that `adb` itself would use: ADB_SERVER_SOCKET, else ANDROID_ADB_SERVER_ADDRESS and _PORT.
 
-    Raises NoAdbError for a value that names no host and port.
+    Raises NoDeviceError for a value that names no host and port.
     """
     socket = environment.get("ADB_SERVER_SOCKET")
     if socket is not None:
         match = _TCP.fullmatch(socket)
         if match is None:
-            raise NoAdbError(f"ADB_SERVER_SOCKET is {socket!r}; write tcp:HOST:PORT or tcp:PORT, or unset it")
+            raise NoDeviceError(f"ADB_SERVER_SOCKET is {socket!r}; write tcp:HOST:PORT or tcp:PORT, or unset it")
         return ServerAddress(
             match["host"] or _LOOPBACK, _checked_port("ADB_SERVER_SOCKET", match["port"]), "ADB_SERVER_SOCKET"
         )
@@ -59,20 +55,22 @@ def server_address(environment: Mapping[str, str]) -> ServerAddress:
     if host is None:
         return ServerAddress(port=port)
     if not host or set(host) & set(":[]"):
-        raise NoAdbError(f"ANDROID_ADB_SERVER_ADDRESS is {host!r}; write a name or an IPv4 address, or unset it")
+        raise NoDeviceError(f"ANDROID_ADB_SERVER_ADDRESS is {host!r}; write a name or an IPv4 address, or unset it")
     return ServerAddress(host, port, "ANDROID_ADB_SERVER_ADDRESS")
 
 
 def _checked_port(variable: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 0 < int(text[:6]) < 1 << 16):
-        raise NoAdbError(f"the port in {variable} is {text!r}, not a number from 1 to 65535; correct it, or unset it")
+        raise NoDeviceError(
+            f"the port in {variable} is {text!r}, not a number from 1 to 65535; correct it, or unset it"
+        )
     return int(text)
 
 
 def start_server(answer_seconds: float) -> adbutils.AdbClient:
     """A client of the server that `adb` itself would use. Starts the server if necessary.
 
-    `answer_seconds`: the socket timeout. Raises NoAdbError if the server does not answer and cannot be started.
+    `answer_seconds`: the socket timeout. Raises NoDeviceError if the server does not answer and cannot be started.
     """
     address = server_address(os.environ)
     client = adbutils.AdbClient(address.host, address.port, socket_timeout=answer_seconds)
@@ -80,11 +78,11 @@ def start_server(answer_seconds: float) -> adbutils.AdbClient:
         client.server_version()
     except (*CONNECTION_ERRORS, subprocess.SubprocessError) as error:
         if address.variable:
-            raise NoAdbError(
+            raise NoDeviceError(
                 f"adb's server at {address.host}:{address.port} ({address.variable}) does not answer "
                 f"({reason(error)}); start it there (`adb -a nodaemon server`), or unset {address.variable}"
             ) from error
-        raise NoAdbError(
+        raise NoDeviceError(
             f"adb's server at port {client.port} does not answer and cannot be started ({reason(error)}); install "
             "Android's platform tools (Debian: apt-get install adb) and try `adb devices`"
         ) from error
@@ -121,19 +119,19 @@ def states(client: adbutils.AdbClient) -> dict[str, str]:
 
 
 def check_state(serial: str, state: str) -> None:
-    """Raises UnauthorisedError or OfflineError for a state in which the phone cannot be used."""
+    """Raises NoDeviceError for a state in which the phone cannot be used."""
     if state == "unauthorized":
-        raise UnauthorisedError(
+        raise NoDeviceError(
             f"{serial} has not allowed this computer to debug it; unlock the phone and confirm the question on its "
             "screen (if no question appears, unplug the phone and plug it in again)"
         )
     if state.startswith("no permissions"):
-        raise UnauthorisedError(
+        raise NoDeviceError(
             f"this user may not open {serial} over USB (`adb devices` says: no permissions); install Debian's "
             "android-sdk-platform-tools-common, which has the udev rules, and plug the phone in again"
         )
     if state != "device":
-        raise OfflineError(
+        raise NoDeviceError(
             f"{serial} is connected and does not answer (`adb devices` says: {state}); unplug it and plug it in again, "
             "or turn its USB debugging off and on"
         )
@@ -151,7 +149,7 @@ def _only_one(phones: dict[str, str]) -> str:
             "phone on the network as HOST:PORT"
         )
     if len(phones) > 1:
-        raise SeveralDevicesError(f"{len(phones)} phones are connected; choose one of {', '.join(phones)}")
+        raise NoDeviceError(f"{len(phones)} phones are connected; choose one of {', '.join(phones)}")
     return next(iter(phones))
 
 
@@ -184,4 +182,4 @@ def _check_shell(client: adbutils.AdbClient, serial: str) -> None:
     features = adbutils.AdbDevice(client, serial=serial).get_features().split(",")
     if "shell_v2" not in features:
         # The older protocol has no exit status and cannot distinguish a broken connection from the end of a command.
-        raise OfflineError(f"{serial} runs an Android before 7, whose adb has no shell_v2; it is not supported")
+        raise NoDeviceError(f"{serial} runs an Android before 7, whose adb has no shell_v2; it is not supported")

@@ -7,7 +7,7 @@ nesting has no effect.
 import re
 from html.parser import HTMLParser
 
-from vlm_agent.devices.adb.commands import Words
+from vlm_agent.devices.adb.link import Words
 from vlm_agent.episodes import UiElement
 from vlm_agent.texts.secrets import names_secret
 

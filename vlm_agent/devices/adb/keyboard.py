@@ -1,19 +1,32 @@
 """Typing: by ADBKeyBoard where the phone has it and selects it, else by `input text`."""
 
+import base64
 import logging
+import re
 from contextlib import suppress
 
-from vlm_agent.devices.adb.commands import INSTALL, SENT, Words, type_by_broadcast, type_by_keys
-from vlm_agent.devices.adb.link import AdbLink
-from vlm_agent.devices.android import UNICODE_KEYBOARD
-from vlm_agent.devices.errors import ActionInDoubtError, RefusedError
+from vlm_agent.devices.adb.link import AdbLink, Success, Words, command_line
+from vlm_agent.devices.android import KEYBOARD_BROADCAST, UNICODE_KEYBOARD
+from vlm_agent.devices.errors import ActionInDoubtError, RefusedError, UntypableTextError
 
 _LOG = logging.getLogger(__name__)
 
 _ALL = ("ime", "list", "-s", "-a")
 _CURRENT = ("settings", "get", "secure", "default_input_method")
 
+SENT = Success("Broadcast completed: ", re.compile("Broadcast(ing| completed): "))
+"""Whether or not anything received the broadcast."""
+
+INSTALL = (
+    "install ADBKeyBoard on the phone (https://github.com/senzhk/ADBKeyBoard, or F-Droid: com.android.adbkeyboard), "
+    "which types any text, and connect again"
+)
+
 _ENABLE = "enable ADBKeyBoard in the phone's settings (languages and input), and connect again"
+
+
+LONGEST_LINE = 65_000
+"""The maximum length of a shell line in bytes. A request to adb's server has at most 65,535, including its header."""
 
 
 class Keyboard:
@@ -103,3 +116,39 @@ class Keyboard:
             self._link.serial,
             self._link.serial,
         )
+
+
+def type_by_broadcast(text: str) -> list[Words]:
+    """Types with ADBKeyBoard: any text of at most about 48,000 bytes in UTF-8. No other app receives the broadcast.
+
+    Returns no command for an empty text. Raises UntypableTextError for longer text.
+    """
+    message = base64.b64encode(text.encode()).decode()
+    package = UNICODE_KEYBOARD.partition("/")[0]
+    words = ("am", "broadcast", "-a", KEYBOARD_BROADCAST, "--es", "msg", message, "-p", package)
+    return _check_size([words] if text else [], text)
+
+
+def type_by_keys(text: str, remedy: str = INSTALL) -> list[Words]:
+    """Types with Android's `input text`: printable ASCII only. A line break would press enter, so it is an error.
+
+    `remedy`: what the user can do to type any text.
+
+    `input text` replaces %s by a space and has no escape for it, so a literal %s is split over two commands. Raises
+    UntypableTextError for other characters, and for text that does not fit into a shell line.
+    """
+    untypable = next((letter for letter in text if not " " <= letter <= "~"), None)
+    if untypable is not None:
+        raise UntypableTextError(f"{untypable!r} cannot be typed with `adb shell input text`; {remedy}")
+    parts = text.replace("%s", "%\0s").split("\0")
+    return _check_size([("input", "text", part.replace(" ", "%s")) for part in parts if part], text)
+
+
+def _check_size(commands: list[Words], text: str) -> list[Words]:
+    size = len(command_line(*commands).encode())
+    if size > LONGEST_LINE:
+        raise UntypableTextError(
+            f"the text has {len(text):,} characters, and the command that types it {size:,} bytes; adb accepts at most "
+            f"{LONGEST_LINE:,} bytes per command"
+        )
+    return commands

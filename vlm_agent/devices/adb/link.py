@@ -1,19 +1,24 @@
 """The connection to one phone through adb's server: queries are repeated if it breaks, actions run at most once.
 
 When the connection breaks, the link waits for the phone, and reconnects if the phone is on the network.
+
+A command is a sequence of words. Only `command_line` joins words into a line, and it quotes every word, because the
+text to type comes from a model and is untrusted.
 """
 
+import re
+import shlex
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 import adbutils
 
-from vlm_agent.devices.adb.commands import SILENT, Success, Words, command_line
 from vlm_agent.devices.adb.discovery import (
     CONNECT_SECONDS,
     CONNECTION_ERRORS,
@@ -32,6 +37,30 @@ ANSWER_SECONDS = 30.0
 CHARACTERS_PER_SECOND = 20
 """The slowest speed of Android's `input text`, in characters per second; it has no output while it types."""
 
+Words = Sequence[str]
+
+_NOTE = re.compile(r"\s*$|\[?warning\b(?!: activity not started)|cutils-trace:", re.IGNORECASE)
+"""A line that Android's programs print whether or not they succeed."""
+
+
+@dataclass(frozen=True)
+class Success:
+    """What a command prints if it succeeds: only lines that `lines` matches at their beginning, and `sign`.
+
+    Android's programs report failures in words of their own, and often with status 0. Any other line is one.
+    """
+
+    sign: str = ""
+    lines: re.Pattern[str] = re.compile("(?!)")
+
+    def is_reported_by(self, output: str) -> bool:
+        unexpected = (line for line in output.splitlines() if not _NOTE.match(line) and not self.lines.match(line))
+        return self.sign in output and next(unexpected, None) is None
+
+
+SILENT = Success()
+"""`input` prints nothing."""
+
 _REMEDIES = {
     "INJECT_EVENTS": '; where the developer options have "USB debugging (Security settings)", turn it on',
 }
@@ -39,7 +68,19 @@ _REMEDIES = {
 
 _STDOUT, _STDERR, _EXIT = 1, 2, 3
 
+_T = TypeVar("_T")
+
 _TIMEOUTS = (TimeoutError, adbutils.AdbTimeout)
+
+
+def command_line(*commands: Words) -> str:
+    """A shell line that runs the commands in order until one fails.
+
+    Raises ValueError for a zero byte, because Android would cut the line off there.
+    """
+    if any("\0" in word for words in commands for word in words):
+        raise ValueError("a word of a command contains a zero byte")
+    return " && ".join(" ".join(map(shlex.quote, words)) for words in commands)
 
 
 class ShellResult(NamedTuple):
@@ -84,15 +125,16 @@ class AdbLink:
     def query(self, *commands: Words, may_hang: bool = False) -> ShellResult:
         """Runs commands that may fail, as `ask` does; their status and all output."""
         line = command_line(*commands)
-        deadline = None
-        while True:
+
+        def ask() -> ShellResult:
             try:
                 return self._finish(self._transport(), line)
-            except CONNECTION_ERRORS as error:
-                if may_hang and isinstance(error, _TIMEOUTS):
+            except _TIMEOUTS as error:
+                if may_hang:
                     raise RefusedError(f"`{_short(line)}` gave no output for {ANSWER_SECONDS:g} s") from error
-                deadline = time.monotonic() + self._patience if deadline is None else deadline
-                self._reconnect(deadline, error)
+                raise
+
+        return self._repeated(ask)
 
     def do(self, *commands: Words, success: Success = SILENT) -> None:
         """Runs commands with side effects, which are sent at most once. `success`: what they print if they succeed.
@@ -101,7 +143,7 @@ class AdbLink:
         DeviceLostError if the connection was not restored and nothing was sent.
         """
         line = command_line(*commands)
-        transport = self._patient_transport()
+        transport = self._repeated(self._transport)
         try:
             answer = self._finish(transport, line)
         except CONNECTION_ERRORS as error:
@@ -120,7 +162,7 @@ class AdbLink:
         They run on a terminal, because Android's programs write line by line only there. The iterator raises
         DeviceLostError if the connection breaks or the commands end; when the block ends, it stops.
         """
-        connection = self._patient_transport()
+        connection = self._repeated(self._transport)
         with connection.conn as end:
             request = f"shell,v2,pty:{command_line(*commands)}".encode()
             end.sendall(b"%04x" % len(request) + request)
@@ -139,10 +181,9 @@ class AdbLink:
     ) -> Iterator[bytes]:
         cause = "it ended"
         try:
-            while (header := connection.read_exact(5))[0] != _EXIT:
-                data = connection.read_exact(int.from_bytes(header[1:], "little"))
-                if header[0] in (_STDOUT, _STDERR):
-                    yield data
+            while (frame := _read_frame(connection))[0] != _EXIT:
+                if frame[0] in (_STDOUT, _STDERR):
+                    yield frame[1]
         except CONNECTION_ERRORS as error:
             cause = reason(error)
         if not ended.is_set():
@@ -161,11 +202,12 @@ class AdbLink:
             raise
         return connection
 
-    def _patient_transport(self) -> adbutils.AdbConnection:
+    def _repeated(self, ask: Callable[[], _T]) -> _T:
+        """The result of `ask`, which is called again as long as the connection breaks and is restored in time."""
         deadline = None
         while True:
             try:
-                return self._transport()
+                return ask()
             except CONNECTION_ERRORS as error:
                 deadline = time.monotonic() + self._patience if deadline is None else deadline
                 self._reconnect(deadline, error)
@@ -182,12 +224,11 @@ class AdbLink:
             connection.check_okay()
             output = {_STDOUT: bytearray(), _STDERR: bytearray()}
             while True:
-                header = connection.read_exact(5)
-                data = connection.read_exact(int.from_bytes(header[1:], "little"))
-                if header[0] == _EXIT:
+                stream, data = _read_frame(connection)
+                if stream == _EXIT:
                     return ShellResult(bytes(output[_STDOUT]), bytes(output[_STDERR]), int.from_bytes(data, "little"))
-                if header[0] in output:
-                    output[header[0]] += data
+                if stream in output:
+                    output[stream] += data
 
     def _reconnect(self, deadline: float, cause: Exception) -> None:
         """Returns when the phone is connected again. Raises DeviceLostError at the `deadline` (of `time.monotonic`)."""
@@ -212,6 +253,12 @@ class AdbLink:
             if state == "device":
                 return
             time.sleep(RETRY_SECONDS)
+
+
+def _read_frame(connection: adbutils.AdbConnection) -> tuple[int, bytes]:
+    """(stream, data) of the next piece of output."""
+    header = connection.read_exact(5)
+    return header[0], connection.read_exact(int.from_bytes(header[1:], "little"))
 
 
 def _output_of(line: str, answer: ShellResult) -> bytes:

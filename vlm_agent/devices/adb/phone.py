@@ -18,28 +18,56 @@ from types import TracebackType
 import numpy as np
 
 from vlm_agent.devices.adb.apps import (
+    HOME_COMMAND,
     LIST_COMMAND,
     PACKAGES_COMMAND,
     STARTED,
     find_component,
+    read_activity,
     read_components,
+    read_launcher,
     read_packages,
     start_command,
 )
-from vlm_agent.devices.adb.commands import Words, long_press, press, swipe, tap
 from vlm_agent.devices.adb.display import Display, read_picture
 from vlm_agent.devices.adb.elements import COMMANDS, read_elements
-from vlm_agent.devices.adb.foreground import HOME_COMMAND, read_activity, read_launcher
 from vlm_agent.devices.adb.keyboard import Keyboard
-from vlm_agent.devices.adb.link import AdbLink
-from vlm_agent.devices.errors import DeviceError, DeviceLostError, LockedError, RefusedError, ScreenOffError
+from vlm_agent.devices.adb.link import AdbLink, Words
+from vlm_agent.devices.errors import DeviceError, DeviceLostError, LockedError, RefusedError
 from vlm_agent.episodes import Action, ActionKind, UiElement
 
 WAIT_SECONDS = 1.0
 """The duration of a WAIT action; the next screenshot also waits until the screen is stable."""
 
+SWIPE_MILLISECONDS = 300
+"""Fast enough to be a swipe for Android, slow enough not to fling a list to its end."""
+
+LONG_PRESS_MILLISECONDS = 1000
+"""Android's long-press timeout is 400 to 500 ms by default; accessibility settings raise it to at most 1,500."""
+
 _WAKEFULNESS = re.compile(r"mWakefulness=(\w+)")
 _KEYGUARD = re.compile(r"KeyguardStateMonitor\s+mIsShowing=true")
+
+
+def tap(y: int, x: int) -> Words:
+    """A tap at (`y`, `x`) in pixels."""
+    return ("input", "tap", str(x), str(y))
+
+
+def swipe(touch: tuple[int, int], lift: tuple[int, int]) -> Words:
+    """A swipe from `touch` to `lift`, both (y, x) in pixels."""
+    places = (touch[1], touch[0], lift[1], lift[0], SWIPE_MILLISECONDS)
+    return ("input", "swipe", *map(str, places))
+
+
+def long_press(y: int, x: int) -> Words:
+    """A swipe without movement, which Android treats as a long press. `y`, `x` in pixels."""
+    return ("input", "swipe", *map(str, (x, y, x, y, LONG_PRESS_MILLISECONDS)))
+
+
+def press(key_code: int) -> Words:
+    """`key_code`: as in Android's `KeyEvent`."""
+    return ("input", "keyevent", str(key_code))
 
 
 class AdbPhone:
@@ -109,7 +137,7 @@ class AdbPhone:
     def screenshot(self) -> np.ndarray:
         """The screen once it is stable: uint8 (height, width, 3), RGB. Also updates `activity` and `size`.
 
-        Raises ScreenOffError and LockedError, DeviceLostError if the connection is lost and not restored, and
+        Raises LockedError, DeviceLostError if the connection is lost and not restored, and
         DeviceError if the phone returns no picture of this screen.
         """
         self._check_screen()
@@ -173,13 +201,11 @@ class AdbPhone:
 
     def _command(self, action: Action) -> Words:
         """A gesture or a key as a command of the phone's shell."""
-        if action.kind is ActionKind.LONG_PRESS:
-            return long_press(*self._pixel(action.touch_yx))
-        if action.is_tap:
-            return tap(*self._pixel(action.touch_yx))
+        if (key := action.kind.facts.key) is not None:
+            return press(key[0])
         if action.is_swipe:
             return swipe(self._pixel(action.touch_yx), self._pixel(action.lift_yx))
-        return press(action.name)
+        return (tap if action.is_tap else long_press)(*self._pixel(action.touch_yx))
 
     def packages(self) -> tuple[str, ...]:
         """The names of all packages on the phone."""
@@ -206,7 +232,7 @@ class AdbPhone:
         state = self._link.ask(("dumpsys", "power"), ("dumpsys", "window")).decode(errors="replace")
         wakefulness = _WAKEFULNESS.search(state)
         if wakefulness is not None and wakefulness[1] != "Awake":
-            raise ScreenOffError(
+            raise LockedError(
                 f"the screen of {self.serial} is off ({wakefulness[1]}); turn it on, and keep it on while charging "
                 "(Settings, developer options)"
             )

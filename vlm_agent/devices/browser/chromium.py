@@ -1,21 +1,25 @@
-"""Chromium for the browser phone: finds it, starts it under Playwright, and serves only the local pages."""
+"""Chromium for the browser phone: finds it, starts it under Playwright, serves only the local pages, and touches them.
+
+Touch events go through Chromium's DevTools protocol; points are (x, y) in CSS pixels.
+"""
 
 import json
 import mimetypes
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import font_roboto
 
-from vlm_agent.devices.browser.world import PAGES
+from vlm_agent.devices.browser.tasks import PAGES
 from vlm_agent.devices.errors import DeviceError
 from vlm_agent.files.installation import install_line
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page, Route, WebSocketRoute
+    from playwright.sync_api import Browser, CDPSession, Page, Route, WebSocketRoute
 
 ORIGIN = "http://phone.invalid"
 """The origin of the pages. It is never resolved: this process answers or blocks every request."""
@@ -41,6 +45,15 @@ _FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
 )
+
+
+Point = tuple[float, float]
+
+_MOVES, _MOVE_SECONDS = 10, 0.03
+_REST = 0.3
+"""Seconds (in event timestamps) between the last events of a swipe, so that scrolling has no momentum."""
+
+_FRAME = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
 class NoBrowserError(DeviceError):
@@ -131,3 +144,32 @@ def _answer(route: "Route", world: dict, blocked: list[str]) -> None:
     else:
         blocked.append(url)
         route.abort("aborted")  # an aborted navigation leaves the page as it is
+
+
+def tap(session: "CDPSession", point: Point) -> None:
+    """A touch of 50 ms."""
+    now = time.time()
+    _touch(session, "touchStart", point, now)
+    _touch(session, "touchEnd", None, now + 0.05)
+
+
+def swipe(page: "Page", session: "CDPSession", start: Point, end: Point) -> None:
+    """A swipe in `_MOVES` straight steps, without momentum at its end."""
+    now = time.time()
+    _touch(session, "touchStart", start, now)
+    for move in range(1, _MOVES + 1):
+        part = move / _MOVES
+        point = (start[0] + (end[0] - start[0]) * part, start[1] + (end[1] - start[1]) * part)
+        _touch(session, "touchMove", point, now + move * _MOVE_SECONDS)
+    end_of_moves = now + _MOVES * _MOVE_SECONDS
+    # Chromium ignores a move to the same point, so the finger moves half a pixel and back, at negligible speed.
+    for rest, offset in ((_REST, 0.5), (2 * _REST, 0.0)):
+        page.evaluate(_FRAME)
+        _touch(session, "touchMove", (end[0], end[1] + offset), end_of_moves + rest)
+    page.evaluate(_FRAME)
+    _touch(session, "touchEnd", None, end_of_moves + 3 * _REST)
+
+
+def _touch(session: "CDPSession", kind: str, point: Point | None, seconds: float) -> None:
+    points = [] if point is None else [{"x": point[0], "y": point[1]}]
+    session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points, "timestamp": seconds})

@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from vlm_agent.devices.browser import touch as browser_touch
-from vlm_agent.devices.browser.chromium import SCALE, VIEWPORT, chromium, open_page
-from vlm_agent.devices.browser.tasks import SITES
-from vlm_agent.devices.browser.world import make_world
+from vlm_agent.devices.browser.chromium import SCALE, VIEWPORT, chromium, open_page, swipe, tap
+from vlm_agent.devices.browser.tasks import SITES, make_world
 from vlm_agent.devices.errors import DeviceError, DeviceLostError
 from vlm_agent.episodes import Action, ActionKind, UiElement, Widget
 
@@ -126,7 +124,7 @@ class BrowserPhone:
             self._settle()
 
     def _swipe(self, action: Action) -> None:
-        browser_touch.swipe(self._page, self._session, _point(action.touch_yx), _point(action.lift_yx))
+        swipe(self._page, self._session, _point(action.touch_yx), _point(action.lift_yx))
 
     def _open_site(self, name: str) -> None:
         if name.strip().casefold() in SITES:
@@ -152,7 +150,7 @@ class BrowserPhone:
 
     def _tap(self, point: tuple[float, float]) -> None:
         clicks = self._page.evaluate("phone.clicks")
-        browser_touch.tap(self._session, point)
+        tap(self._session, point)
         self._settle(clicks + 1)
 
     def _settle(self, clicks: int = 0) -> None:

@@ -1,6 +1,6 @@
 """Long screens (VisionTasker): a page that scrolls, as one tall picture of a device around any device."""
 
 from vlm_agent.devices.long_screen.device import LongScreen, OwnAction
-from vlm_agent.devices.long_screen.stitching import Stitched, stitch
+from vlm_agent.devices.long_screen.tall import stitch
 
-__all__ = ["LongScreen", "OwnAction", "Stitched", "stitch"]
+__all__ = ["LongScreen", "OwnAction", "stitch"]

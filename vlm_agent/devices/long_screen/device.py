@@ -8,7 +8,6 @@ with AdbPhone() as phone:
 The picture begins where the page is: what lies above is not part of it.
 """
 
-import hashlib
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,12 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vlm_agent.devices.device import Device
+from vlm_agent.devices.device import Device, DeviceAround
 from vlm_agent.devices.errors import ActionInDoubtError, NotPermittedError, RefusedError
 from vlm_agent.devices.long_screen.matching import Scroll, measure_scroll, profile
-from vlm_agent.devices.long_screen.stitching import join
-from vlm_agent.devices.long_screen.tall import TallScreen, is_on_picture, tall_elements
-from vlm_agent.episodes import Action, ActionKind, UiElement
+from vlm_agent.devices.long_screen.tall import TallScreen, is_on_picture, join, tall_elements
+from vlm_agent.episodes import Action, UiElement, digest
 
 LIMIT = 5.0
 """The default height of the tallest picture, in screens."""
@@ -32,9 +30,6 @@ _LOW = 0.55
 _FIRST, _SHORTEST, _LONGEST = 0.2, 0.06, 1 / 3
 """Lengths of swipes, in screen fractions: the first one, before it is known how far the page moves; a longer one than a
 tap; and one that ends below the status bar, where a swipe down would open the notifications."""
-
-_STATUS_BAR = 20
-"""The top 1/20 of a screen is ignored in comparisons of screens: it has a clock."""
 
 _CLOSE = 1 / 200
 """The fraction of the screen by which the page may be off where it was. Touches take the measured rest into account."""
@@ -79,12 +74,11 @@ class _Shot:
 
     @property
     def digest(self) -> bytes:
-        below = np.ascontiguousarray(self.pixels[len(self.pixels) // _STATUS_BAR :])
-        return hashlib.sha256(below.data).digest()
+        return digest(self.pixels)
 
 
-class LongScreen:
-    """A `Device` around `device`.
+class LongScreen(DeviceAround):
+    """A `Device` around `device`. `size` is that of the phone's screen, not of the tall picture.
 
     Taps, long presses and swipes sideways are in fractions of the tall picture. Swipes up and down are in fractions of
     the screen: they scroll the page from where it is. Elements are those of the whole picture.
@@ -108,7 +102,8 @@ class LongScreen:
         record: Callable[[Action], None] = record_nothing,
         warn: Callable[[str], None] = _LOG.warning,
     ) -> None:
-        self._device, self._limit, self._launcher = device, limit, launcher
+        super().__init__(device)
+        self._limit, self._launcher = limit, launcher
         self._permit, self._record, self._warn = permit, record, warn
         self._unscrollable: set[bytes] = set()
         self._warned: set[str] = set()
@@ -116,23 +111,6 @@ class LongScreen:
         self._tall: TallScreen | None = None
         self._position = 0
         self._ratio = 0.0  # rows that the page moves per row of the finger; 0 is unknown
-
-    @property
-    def activity(self) -> str:
-        return self._device.activity
-
-    @property
-    def status(self) -> ActionKind | None:
-        return self._device.status
-
-    @property
-    def answer(self) -> str | None:
-        return self._device.answer
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """(height, width) of the phone's screen, not of the tall picture."""
-        return self._device.size
 
     def screenshot(self) -> np.ndarray:
         """The page from where it is to its end, or to the limit: uint8 (height, width, 3), RGB.

@@ -1,10 +1,17 @@
-"""A tall picture of a page with its elements, and where the phone's screen shows a row of it."""
+"""A tall picture of a page, stitched from pictures that are each scrolled a little further than the one before.
+
+stitched = stitch([screen, next_screen, last_screen])
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
-from vlm_agent.devices.long_screen.stitching import Stitched
-from vlm_agent.episodes import Action, ActionKind, UiElement
+import numpy as np
+
+from vlm_agent.devices.errors import DeviceError
+from vlm_agent.devices.long_screen.matching import Scroll, measure_scroll, profile
+from vlm_agent.episodes import KINDS_WITH_TOUCH, NO_POINT, Action, UiElement
 
 _EDGE = 0.06
 """Fraction of the screen at both ends of the page's visible part where nothing is touched if the page scrolls on."""
@@ -14,8 +21,68 @@ _SIDE = 0.02
 
 
 @dataclass(frozen=True, eq=False)
+class Stitched:
+    """A tall picture.
+
+    `pixels`: uint8 (height, width, 3). `offsets`: for each picture the row of `pixels` that shows its first row of
+    content. `starts`: for each picture the first row that is taken from it. `bars`: rows of the fixed bars at the top
+    and at the bottom, which occur once in `pixels`.
+    """
+
+    pixels: np.ndarray
+    offsets: tuple[int, ...]
+    starts: tuple[int, ...]
+    bars: tuple[int, int]
+
+    def source(self, row: float) -> int:
+        """The number of the picture from which this row is taken."""
+        return int(np.searchsorted(self.starts, row, side="right")) - 1
+
+
+def stitch(pictures: Sequence[np.ndarray]) -> Stitched:
+    """Pictures are uint8 (height, width, 3), all of one size, in the order of scrolling.
+
+    A picture that shows the same rows as the one before adds none. Raises DeviceError for two in succession without a
+    measurable overlap.
+    """
+    profiles = [profile(picture) for picture in pictures]
+    scrolls = []
+    for number, (first, second) in enumerate(pairwise(profiles), 1):
+        scroll = measure_scroll(first, second)
+        if scroll is None:
+            raise DeviceError(
+                f"pictures {number} and {number + 1} do not overlap; scroll less far between two pictures of a page"
+            )
+        scrolls.append(scroll)
+    return join(pictures, scrolls)
+
+
+def join(pictures: Sequence[np.ndarray], scrolls: Sequence[Scroll]) -> Stitched:
+    """The result of `stitch`, with the measured scrolls between the pictures.
+
+    A seam is in the middle of what two pictures share: far from floating buttons at the bottom and from heads that
+    stick to the top, so neither is repeated.
+    """
+    height = len(pictures[0])
+    moved = [scroll for scroll in scrolls if scroll.rows]
+    top = min((scroll.top for scroll in moved), default=0)
+    bottom = min((scroll.bottom for scroll in moved), default=0)
+    offsets = [0, *np.cumsum([scroll.exact for scroll in scrolls]).round().astype(int).tolist()]
+    starts = [0]
+    for before, offset in pairwise(offsets):
+        starts.append((offset + top + before + height - bottom) // 2 if offset > before else starts[-1])
+    ends = [*starts[1:], offsets[-1] + height]
+    parts = zip(pictures, offsets, starts, ends, strict=True)
+    pixels = np.concatenate([picture[start - offset : end - offset] for picture, offset, start, end in parts])
+    return Stitched(pixels, tuple(offsets), tuple(starts), (top, bottom))
+
+
+@dataclass(frozen=True, eq=False)
 class TallScreen:
-    """`height`: rows of the phone's screen. `activity`: of all pictures."""
+    """A tall picture with its elements, and where the phone's screen shows a row of it.
+
+    `height`: rows of the phone's screen. `activity`: of all pictures.
+    """
 
     stitched: Stitched
     elements: tuple[UiElement, ...] | None
@@ -55,19 +122,15 @@ class TallScreen:
     def on_screen(self, action: Action, place: float) -> Action:
         """A touch of the picture as a touch of the screen at row `place`."""
         (y, x), y_on_screen = action.touch_yx, min(place / self.height, 1.0)
-        if action.kind is ActionKind.LONG_PRESS:
-            return Action.long_press(y_on_screen, x)
-        if action.is_tap:
-            return Action.tap(y_on_screen, x)
+        if not action.is_swipe:
+            return replace(action, touch_yx=(y_on_screen, x), lift_yx=(y_on_screen, x) if action.is_tap else NO_POINT)
         rise = (action.lift_yx[0] - y) * self.rows / self.height
         return Action.swipe((y_on_screen, x), (min(max(0.0, y_on_screen + rise), 1.0), action.lift_yx[1]))
 
 
 def is_on_picture(action: Action) -> bool:
     """Whether the action touches something on the picture. A swipe up or down does not: it scrolls the page."""
-    if action.kind is ActionKind.LONG_PRESS:
-        return True
-    return action.kind is ActionKind.DUAL_POINT and action.direction not in ("up", "down")
+    return action.kind in KINDS_WITH_TOUCH and action.direction not in ("up", "down")
 
 
 def tall_elements(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vlm_agent.datasets.sources import checks
-from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, NO_POINT, Action, ActionKind
+from vlm_agent.episodes import NO_POINT, Action, ActionKind
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.foreign.columns import COORDINATES, EPISODE, KIND, STEP, TEXT, TYPED, Columns, shown
 
@@ -76,11 +76,11 @@ def _action(values: Mapping[str, object], columns: Columns) -> Action | None:
     if value is None or value == "":
         return None
     name, kind = _kind(value)
-    touch = _point(values, columns, "touch_yx", name) if kind in KINDS_WITH_TOUCH else NO_POINT
+    touch = _point(values, columns, "touch_yx", name) if kind.facts.points > 0 else NO_POINT
     lift = touch if name == TAP else NO_POINT
-    if kind is ActionKind.DUAL_POINT and name != TAP:
+    if kind.facts.points > 1 and name != TAP:
         lift = _point(values, columns, "lift_yx", name)
-    return Action(kind, touch, lift, _typed(values, columns, name) if kind in KINDS_WITH_TEXT else "")
+    return Action(kind, touch, lift, _typed(values, columns, name) if kind.facts.has_text else "")
 
 
 def _kind(value: object) -> tuple[str, ActionKind]:

@@ -14,7 +14,7 @@ from rich.console import Console
 from vlm_agent.action_languages import ActionLanguage, default_language
 from vlm_agent.action_languages.language import SWIPES
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.episodes import ACTION_NAMES, BUTTONS, KINDS_WITH_TEXT, Action, ActionKind, Episode, Screen
+from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TEXT, Action, ActionKind, Episode, Screen
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.predictions import Prediction
@@ -33,11 +33,7 @@ _GRID = 24  # candidate taps along each axis, in addition to the gold taps
 _GOLD_CANDIDATES = 1000
 _CONSTANTS = {
     "swipe": [Action.swipe(*points) for points in SWIPES.values()],
-    **{button: [Action.press(button)] for button in BUTTONS},
-    "complete": [Action.complete()],
-    "impossible": [Action.impossible()],
-    "wait": [Action.wait()],
-    "recents": [Action.recents()],
+    **{kind.short_name: [Action(kind)] for kind in ActionKind if not (kind.facts.points or kind.facts.has_text)},
 }
 
 

@@ -15,10 +15,9 @@ from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading
 from vlm_agent.devices import Device
+from vlm_agent.devices.acting.around import ReadElements, long_screen
 from vlm_agent.devices.acting.guard import Guard
-from vlm_agent.devices.acting.long_screens import long_screen
 from vlm_agent.devices.acting.loop import Limits, act
-from vlm_agent.devices.acting.read_elements import ReadElements
 from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.online.tasks import OnlineTask, address_of

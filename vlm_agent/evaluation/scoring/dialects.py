@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from vlm_agent.episodes import Action, ActionKind, Episode, Step, is_same_text
+from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, Action, ActionKind, Episode, Step, is_same_text
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import Prediction, predictions_for
 from vlm_agent.evaluation.scoring import aitw_matcher
@@ -58,8 +58,8 @@ def judge(table: StepTable, name: str) -> np.ndarray:
         (dialect.texts, right & (gold.kind == ActionKind.TYPE)),
     ]
     if dialect.judges_new_kinds:
-        judged.append((dialect.taps, right & (gold.kind == ActionKind.LONG_PRESS)))
-        judged.append((dialect.texts, right & np.isin(gold.kind, (ActionKind.OPEN_APP, ActionKind.ANSWER))))
+        judged.append((dialect.taps, right & np.isin(gold.kind, KINDS_WITH_TOUCH)))
+        judged.append((dialect.texts, right & np.isin(gold.kind, KINDS_WITH_TEXT)))
     for rule, both in judged:
         rows = np.flatnonzero(both)
         right[rows] = rule(table, rows)

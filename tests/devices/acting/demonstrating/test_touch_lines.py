@@ -15,7 +15,6 @@ from vlm_agent.devices.acting.demonstrating.observed import (
     TypingField,
     with_read_elements,
 )
-from vlm_agent.devices.acting.demonstrating.traced import of_episode
 from vlm_agent.episodes import Action, Episode, UiElement, element_at
 from vlm_agent.simulator import SimulatedPhone, sample_task
 from vlm_agent.texts.secrets import MASK
@@ -227,7 +226,8 @@ def test_expert_actions_on_simulated_phones_are_named_by_what_they_touch():
         phone = SimulatedPhone(task.seed)
         task.set_up(phone)
         episode = Episode("1", "general", task.goal, tuple(task.solve(phone, pixels=False)))
-        found = lines_of(of_episode(episode)).lines
+        steps = [ObservedAction(one.action, ObservedScreen(one.activity, one.elements)) for one in episode.steps]
+        found = lines_of(Observed(steps)).lines
         named += sum(line.startswith("tap ") and "point" not in line for line in found)
         taps += sum(step.action.is_tap for step in episode.steps)
         for step in episode.steps:

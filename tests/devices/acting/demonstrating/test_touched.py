@@ -9,8 +9,8 @@ from helpers.phones.adb_servers import PROGRAMS, AdbServer
 
 from vlm_agent.devices.acting.demonstrating.lines import lines_of
 from vlm_agent.devices.acting.demonstrating.touched import TouchRecorder
-from vlm_agent.devices.adb.touches.events import TouchEvent
-from vlm_agent.devices.adb.touches.fingers import LOST
+from vlm_agent.devices.adb.fingers import LOST
+from vlm_agent.devices.adb.getevent import TouchEvent
 from vlm_agent.devices.errors import DeviceError, DeviceLostError
 from vlm_agent.episodes import Action
 from vlm_agent.simulator import SimulatedPhone, sample_task
@@ -101,9 +101,9 @@ def test_a_touch_before_the_screen_is_read_is_a_point_and_the_next_one_has_its_s
             person.shell("input tap 10 200")
             while recorder._events.empty():
                 time.sleep(0.01)
-            tick_until(recorder, lambda: recorder.count == 1 and not person.ready.empty())
+            tick_until(recorder, lambda: len(recorder._observed.actions) == 1 and not person.ready.empty())
             person.shell("input keyevent HOME")
-            tick_until(recorder, lambda: recorder.count == 2)
+            tick_until(recorder, lambda: len(recorder._observed.actions) == 2)
             observed = recorder.stop()
     assert [one.screen is None for one in observed.actions] == [True, False]
     assert lines_of(observed).lines[1] == "press home"
@@ -132,7 +132,7 @@ def after_a_tap(adb: AdbServer):
         with TouchRecorder(server.serial, person.ready.put) as recorder:
             tick_until_listening(server.handset, 1)
             person.does(recorder, Action.tap(0.5, 0.5))
-            tick_until(recorder, lambda: recorder.count == 1)
+            tick_until(recorder, lambda: len(recorder._observed.actions) == 1)
             yield recorder, server.handset
 
 
@@ -177,5 +177,5 @@ def test_events_reach_two_clients_and_end_with_them(adb):
             tick_until_listening(handset, 2)
             handset.perform(Action.press("home"))
             for recorder in (first, second):
-                tick_until(recorder, lambda recorder=recorder: recorder.count == 1)
+                tick_until(recorder, lambda recorder=recorder: len(recorder._observed.actions) == 1)
         tick_until_listening(handset, 0)

@@ -5,8 +5,7 @@ import pytest
 
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import DONE, FAILED, IN_DOUBT, UNPARSED, WITHHELD, Heading, TraceStep
-from vlm_agent.devices.acting.demonstrating.observed import ObservedScreen
-from vlm_agent.devices.acting.demonstrating.traced import of_trace
+from vlm_agent.devices.acting.demonstrating.observed import ObservedScreen, of_trace
 from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
 

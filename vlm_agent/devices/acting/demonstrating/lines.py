@@ -247,10 +247,8 @@ class _Writer:
             if secret is not None:
                 return f"{verb} {_quoted(secret)}"
             return f"{verb} {touched_name(action, one.screen.elements or (), one.screen.labels)}"
-        if action.kind is ActionKind.OPEN_APP:
-            return f"open the app {_quoted(action.text)}"
-        if action.kind is ActionKind.ANSWER:
-            return f"answer {_quoted(action.text)}"
+        if action.kind.facts.has_text:
+            return f"{action.kind.facts.words} {_quoted(action.text)}"
         return f"press {action.name}"
 
     def _write(self, line: str) -> None:

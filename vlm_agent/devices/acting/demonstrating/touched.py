@@ -17,15 +17,19 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
 
-from vlm_agent.devices.acting.demonstrating.observed import Observed, ObservedAction, ObservedScreen, TypingField
-from vlm_agent.devices.acting.demonstrating.recorders import Recording, Watching
+from vlm_agent.devices.acting.demonstrating.observed import (
+    Observed,
+    ObservedAction,
+    ObservedScreen,
+    Recording,
+    TypingField,
+    Watching,
+)
 from vlm_agent.devices.adb.elements import read_elements, read_field
+from vlm_agent.devices.adb.fingers import HARDWARE_KEYS, Fingers, Gesture, LeftOut, action_of, read_rotation
+from vlm_agent.devices.adb.getevent import Lines, TouchEvent, read_event, read_panels
 from vlm_agent.devices.adb.phone import AdbPhone
-from vlm_agent.devices.adb.touches.actions import HARDWARE_KEYS, action_of, read_rotation
-from vlm_agent.devices.adb.touches.events import Lines, TouchEvent, read_event
-from vlm_agent.devices.adb.touches.fingers import Fingers, Gesture, LeftOut
-from vlm_agent.devices.adb.touches.panels import read_panels
-from vlm_agent.devices.errors import DeviceError, DeviceLostError, LockedError, ScreenOffError
+from vlm_agent.devices.errors import DeviceError, DeviceLostError, LockedError
 from vlm_agent.episodes import Action
 
 DRAWN = "gestures that return to where they began"
@@ -82,11 +86,6 @@ class TouchRecorder:
         is_touched = any(fingers.is_down for fingers in self._fingers.values())
         if not is_touched and (self._screen is None or time.monotonic() - self._read_at > REFRESH_SECONDS):
             self._read_screen()
-
-    @property
-    def count(self) -> int:
-        """The number of actions that `tick` has taken."""
-        return len(self._observed.actions)
 
     def stop(self) -> Observed:
         """The session, with the screen as it is now, if that can be read. To be called once, at the end.
@@ -159,7 +158,7 @@ class TouchRecorder:
         is_new = self._screen is None
         try:
             pixels = self._phone.screenshot()  # waits until it is stable
-        except (ScreenOffError, LockedError):
+        except LockedError:
             return
         rotation = read_rotation(self._phone.ask("dumpsys", "input"))
         keyboard = _KEYBOARD.search(self._phone.ask("dumpsys", "input_method")) is not None

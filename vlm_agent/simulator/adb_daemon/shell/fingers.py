@@ -9,18 +9,12 @@ import threading
 import time
 from collections.abc import Callable
 
-from vlm_agent.episodes import KINDS_WITH_TOUCH, Action, ActionKind
+from vlm_agent.episodes import Action
 from vlm_agent.simulator.adb_daemon.handset import Handset
 
 PATH = "/dev/input/event1"
 
 _SECONDS = {"tap": 0.06, "swipe": 0.3, "long_press": 1.0}
-_KEYS = {
-    ActionKind.PRESS_BACK: "KEY_BACK",
-    ActionKind.PRESS_HOME: "KEY_HOMEPAGE",
-    ActionKind.PRESS_ENTER: "KEY_ENTER",
-    ActionKind.RECENTS: "KEY_APPSELECT",
-}
 
 
 def listing(handset: Handset) -> str:
@@ -38,23 +32,22 @@ def listing(handset: Handset) -> str:
 
 def lines_of(action: Action, size: tuple[int, int], number: int, now: float) -> list[str]:
     """The output of `getevent -lt` for an action. `number`: of the contact, `now`: in seconds."""
-    if action.kind in _KEYS:
-        key = _KEYS[action.kind]
+    facts = action.kind.facts
+    if facts.key is not None:
         return [
             line
             for value, later in (("DOWN", 0.0), ("UP", 0.05))
-            for line in (_line(now + later, "EV_KEY", key, value), _sync(now + later))
+            for line in (_line(now + later, "EV_KEY", facts.key[1], value), _sync(now + later))
         ]
-    if action.kind not in KINDS_WITH_TOUCH:
+    if not facts.points:
         return []
-    lift = action.lift_yx if action.kind is ActionKind.DUAL_POINT else action.touch_yx
     end = now + _SECONDS[action.name]
     return [
         _line(now, "EV_ABS", "ABS_MT_TRACKING_ID", f"{number:08x}"),
         _line(now, "EV_KEY", "BTN_TOUCH", "DOWN"),
         *_place(now, action.touch_yx, size),
         _sync(now),
-        *([*_place(end, lift, size), _sync(end)] if action.is_swipe else []),
+        *([*_place(end, action.lift_yx, size), _sync(end)] if action.is_swipe else []),
         _line(end, "EV_ABS", "ABS_MT_TRACKING_ID", "ffffffff"),
         _line(end, "EV_KEY", "BTN_TOUCH", "UP"),
         _sync(end),

@@ -1,52 +1,52 @@
-"""A device whose elements are read from its screenshots, for phones that report none or wrong ones.
+"""Devices that a run puts around a phone: elements read from pixels, and long screens.
 
 device = ReadElements(phone, ScreenReader.of(Readers()))
+device = long_screen(device, goal, trace, guard)
 ending = act(ReadingAgent(agent, reader), device, goal, trace, guard)
 
-The guard and the trace then have the elements that were read, so that purchases are detected by the words in the
-picture, also by those that agents do not see: labels at their own place, and texts that are read with a low confidence.
-Around the phone itself, inside of `long_screen`: every screen on which the device acts is read.
+`ReadElements` is for phones that report no elements, or wrong ones. The guard and the trace then have the elements that
+were read, so that purchases are detected by the words in the picture, also by those that agents do not see: labels at
+their own place, and texts that are read with a low confidence. It is inside of `long_screen`, so that every screen on
+which the device acts is read.
 
 A picture does not always say that a field is one for passwords. After a touch, and after typing, the phone is asked for
 its own elements, and what was read in one of its password fields gets the field's name, so that what is typed is masked
 in the trace. On a real phone that takes two to four seconds.
+
+The loop asks the guard about the agent's action on a tall picture, as on any screen. `LongScreen` performs further
+actions, which the loop does not see: swipes to look at the page, and for a touch beyond the screen swipes and the touch
+on the screen. Each of them is a line of the trace. Each of them, and the agent's action where it is performed, is a
+`Proposal` of its own, with the texts of that screen. A person is not asked about swipes to look: where the guard would
+ask, the page is not scrolled.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from vlm_agent.agents.read_screens import ScreenReader
+from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.devices import Device
+from vlm_agent.devices.acting.guard import Guard, Proposal
+from vlm_agent.devices.device import DeviceAround
+from vlm_agent.devices.long_screen import LongScreen, OwnAction
 from vlm_agent.episodes import Action, ActionKind, UiElement, element_at
 from vlm_agent.texts.secrets import names_secret
 
+_LOG = logging.getLogger(__name__)
 
-class ReadElements:
+
+class ReadElements(DeviceAround):
     """A `Device` around `device`."""
 
     def __init__(self, device: Device, reader: ScreenReader) -> None:
-        self._device, self._reader = device, reader
+        super().__init__(device)
+        self._reader = reader
         self._shown: np.ndarray | None = None
         self._reported: tuple[UiElement, ...] | None = ()
         """The phone's own elements; None: to be asked for."""
-
-    @property
-    def activity(self) -> str:
-        return self._device.activity
-
-    @property
-    def status(self) -> ActionKind | None:
-        return self._device.status
-
-    @property
-    def answer(self) -> str | None:
-        return self._device.answer
-
-    @property
-    def size(self) -> tuple[int, int]:
-        return self._device.size
 
     def screenshot(self) -> np.ndarray:
         self._shown = self._device.screenshot()
@@ -83,3 +83,17 @@ def with_password_fields(read: Sequence[UiElement], reported: Sequence[UiElement
         else:
             named.append(one)
     return (*named, *shown, *(one for one in reported if names_secret(one.text)))
+
+
+def long_screen(
+    device: Device, goal: str, trace: TraceWriter, guard: Guard, warn: Callable[[str], None] = _LOG.warning
+) -> LongScreen:
+    """A `LongScreen` around `device` for one run. `warn` gets messages for the user; by default they are logged."""
+    silent = replace(guard, ask=None)
+
+    def permit(own: OwnAction) -> str | None:
+        proposal = Proposal(0, goal, own.activity, own.elements, own.action)
+        refusal = (silent if own.looks else guard).refusal(proposal)
+        return None if refusal is None else refusal[1]
+
+    return LongScreen(device, launcher=guard.launcher, permit=permit, record=trace.device_action, warn=warn)
