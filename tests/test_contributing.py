@@ -130,7 +130,7 @@ def test_action_language(add, tmp_path, shards):
     path = recipe(tmp_path, shards, action_language={"name": "prefixed", "bins": 10})
     assert main(["train", "--config", path]) == OK
     command = ["evaluate", "--checkpoint", str(tmp_path / "run"), "--shards", str(shards), "--split", "train"]
-    assert main([*command, "--constrained", "--output", str(tmp_path / "out")]) == OK
+    assert main([*command, "--agent.constrained", "true", "--output", str(tmp_path / "out")]) == OK
     predictions = read_predictions(tmp_path / "out" / "predictions.parquet")
     assert len(predictions) == 2 * len(tiny.ACTIONS)
 
@@ -144,7 +144,7 @@ def test_model_family(add, tmp_path, shards):
     assert main(["train", "--config", path, "--dry-run", "--gpu", "H100"]) == OK
     assert main(["train", "--config", path]) == OK
     command = ["evaluate", "--checkpoint", str(tmp_path / "run"), "--shards", str(shards), "--split", "train"]
-    assert main([*command, "--no-controls", "--output", str(tmp_path / "out")]) == OK
+    assert main([*command, "--controls", "none", "--output", str(tmp_path / "out")]) == OK
 
 
 def test_agent_and_benchmark(add, tmp_path, monkeypatch):

@@ -72,7 +72,7 @@ def test_without_extras_everything_from_data_to_a_tapped_phone_runs(wheel, tmp_p
     run(command, tmp_path, *ADAPTED, "run", "--training.save_steps", "1")
     assert (tmp_path / "run/run.json").exists()
     run(command, tmp_path, "merge", "run", "--output", "merged")
-    options = ("--shards", "demo/shards", "--split", "test", "--limit", "1", "--no-controls", "--output", "scores")
+    options = ("--shards", "demo/shards", "--split", "test", "--limit", "1", "--controls", "none", "--output", "scores")
     run(command, tmp_path, "evaluate", "--checkpoint", "merged", *options)
     run(command, tmp_path, "inspect", "demo/shards")
     act = ("act", "--agent", "phone_vlm_tiny", "--device", "simulated:general/test/7", "--steps", "1")
@@ -116,7 +116,7 @@ def works(wheel: Path, folder: Path, libraries: Sequence[Path]) -> None:
     run(command, folder, "simulate", "--episodes", "12", "--output", "aitw", "--workers", "1")
     run(command, folder, "convert", "--input", "aitw", "--output", "demo/shards", "--splits", "aitw/splits.json")
     run(command, folder, *ADAPTED, "run", "--training.save_steps", "null")
-    options = ("--shards", "demo/shards", "--split", "train", "--limit", "1", "--no-controls")
+    options = ("--shards", "demo/shards", "--split", "train", "--limit", "1", "--controls", "none")
     run(command, folder, "evaluate", "--checkpoint", "run", *options, "--output", "scores")
     # As some releases warn users of what only this package can change.
     run(python, folder, "-W", "error", "-c", "import google_crc32c, vlm_agent.recipe")

@@ -221,7 +221,7 @@ def take_trips(checkout: Path, folder: Path) -> None:
         _succeed(command, "train", "--config", checkout / RECIPE, "--output", run, *settings)
     verdict = Trip(checkout, "return", _judges)
     with verdict:
-        evaluate = ("--checkpoint", run, "--shards", shards, "--split", "train", "--limit", 1, "--no-controls")
+        evaluate = ("--checkpoint", run, "--shards", shards, "--split", "train", "--limit", 1, "--controls", "none")
         _succeed(command, "evaluate", *evaluate, "--output", folder / "evaluation")
     found = {"first loss": list(loss.functions()), "first verdict": list(verdict.functions())}
     Path(folder, "trips.json").write_text(json.dumps(found))

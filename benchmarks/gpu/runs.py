@@ -91,7 +91,7 @@ def evaluation(options: argparse.Namespace) -> dict:
     train(options, "ddp")
     output = options.folder / f"evaluation-{time.time_ns()}"
     where = ["--checkpoint", options.folder / "ddp", "--shards", options.folder / "shards", "--output", output]
-    seconds = run("evaluate", *where, "--limit", options.limit, "--no-controls", "--bf16")
+    seconds = run("evaluate", *where, "--limit", options.limit, "--controls", "none", "--agent.bf16", "true")
     steps = pq.read_metadata(output / "predictions.parquet").num_rows
     return {"ok": steps > 0, "seconds": seconds, "steps": steps, "steps_per_second": steps / seconds}
 

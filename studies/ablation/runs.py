@@ -128,10 +128,10 @@ class Run:
         if not self.has_files:
             scoring = ("--limit", self.limit, "--groups", self.data / "aitw/groups.json", *self.scoring)
             if not self.controls:
-                scoring += ("--no-controls",)
+                scoring += ("--controls", "none")
             elif not isinstance(self.controls, bool):
                 scoring += ("--controls", *self.controls)
-            scoring += ("--bf16",) if has_bf16() else ()
+            scoring += ("--agent.bf16", "true") if has_bf16() else ()
             keys = ("--checkpoint", self.trained, "--shards", shards, "--output", self.evaluation)
             self._timed("evaluation", "evaluate", *keys, *scoring)
 

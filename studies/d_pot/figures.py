@@ -53,8 +53,16 @@ def memory_scores(run: Run, data: Path, benchmark: Path) -> dict[str, float | No
     """Scores of a run with its files: `MEMORY`, and the number of `memory episodes`. `data`: of `make_memory_goals`."""
     folder = run.folder / MEMORY_SCORES
     if not (folder / METRICS).is_file():
-        words = ("--checkpoint", run.trained, "--shards", data / "shards", "--benchmark", benchmark, "--no-controls")
-        command("evaluate", *words, *(("--bf16",) if has_bf16() else ()), "--output", folder)
+        words = ("--checkpoint", run.trained, "--shards", data / "shards", "--benchmark", benchmark)
+        command(
+            "evaluate",
+            *words,
+            "--controls",
+            "none",
+            *(("--agent.bf16", "true") if has_bf16() else ()),
+            "--output",
+            folder,
+        )
     scores = read_metrics(folder)[AGENT]
     shares = {name: scores[scorer]["overall"]["partial_match"] for name, scorer in MEMORY.items()}
     return shares | {"memory episodes": scores["official"]["overall"]["episodes"]}

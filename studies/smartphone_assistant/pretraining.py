@@ -115,8 +115,8 @@ def one_run(name: str, seed: int, options: argparse.Namespace) -> dict[str, floa
         command("train", "--config", ARMS[name].recipe, *keys, *same_rows(recipe), *ARMS[name].keys)
     output = folder / f"evaluation_{options.limit}"
     if not (output / "metrics.json").is_file():
-        scoring = ("--limit", options.limit, "--groups", options.demo / "aitw/groups.json", "--no-controls")
-        precision = ("--bf16",) if has_bf16() else ()
+        scoring = ("--limit", options.limit, "--groups", options.demo / "aitw/groups.json", "--controls", "none")
+        precision = ("--agent.bf16", "true") if has_bf16() else ()
         command("evaluate", "--checkpoint", run, "--shards", shards, "--output", output, *scoring, *precision)
     shares = headline(json.loads((output / "metrics.json").read_text(encoding="utf-8"))[AGENT])
     seconds = json.loads((run / FINISHED).read_text(encoding="utf-8"))["figures"]["seconds"]

@@ -116,20 +116,19 @@ def test_dry_run_train_and_evaluate_support_it(shards, tmp_path, capsys):
     assert main(["train", "--config", recipe]) == OK
     assert yaml.safe_load((run / "recipe.yaml").read_text())["action_language"]["letters"] == "abcdef"
     output = tmp_path / "evaluation"
-    command = ["evaluate", "--checkpoint", str(run), "--shards", str(shards), "--output", str(output), "--constrained"]
-    assert main([*command, "--no-controls"]) == OK
+    command = ["evaluate", "--checkpoint", str(run), "--shards", str(shards), "--output", str(output)]
+    assert main([*command, "--controls", "none", "--agent.constrained", "true"]) == OK
     rows = read_predictions(output / "predictions.parquet")
     assert len(rows) == sum(len(episode) for episode in EPISODES)
-    constrained = read_predictions(output / "predictions_constrained.parquet")
-    assert all(row.predicted is not None for row in constrained)
+    assert all(row.predicted is not None for row in rows)
 
 
 def test_without_ending_constrained_decoding_is_an_error(shards, tmp_path, capsys):
     run = tmp_path / "run"
     assert main(["train", "--config", str(write_recipe(shards, run, with_ending=False))]) == OK
-    command = ["evaluate", "--checkpoint", str(run), "--shards", str(shards), "--no-controls"]
+    command = ["evaluate", "--checkpoint", str(run), "--shards", str(shards), "--controls", "none"]
     assert main([*command, "--output", str(tmp_path / "free")]) == OK
-    assert main([*command, "--output", str(tmp_path / "constrained"), "--constrained"]) == FAILED
+    assert main([*command, "--output", str(tmp_path / "constrained"), "--agent.constrained", "true"]) == FAILED
     assert "LetterLanguage does not define ending(), which constrained decoding needs" in capsys.readouterr().err
 
 
@@ -148,7 +147,8 @@ def test_the_prompt_of_an_endpoint_contains_its_instructions(shards, tmp_path):
         path = tmp_path / "agent.yaml"
         path.write_text(yaml.safe_dump(content))
         output = tmp_path / "out"
-        command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output), "--no-controls"]
+        command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output)]
+        command += ["--controls", "none"]
         assert main(command) == OK
     assert "Say a row and a column, a to d." in requests[0].body["messages"][0]["content"]
     assert {row.predicted for row in read_predictions(output / "predictions.parquet")} == {Action.tap(0.375, 0.625)}

@@ -86,7 +86,7 @@ def test_evaluate_scores_the_served_model_as_the_checkpoint(run, server, tmp_pat
     where = ["--shards", str(run.parent / "shards"), "--split", "train"]
     assert main(["evaluate", "--checkpoint", str(run), *where, "--output", str(tmp_path / "local")]) == OK
     with served_qwen.served(server) as (url, requests):
-        options = ["--endpoint", url, "--model", "mine", "--agent.as_trained", str(run)]
+        options = ["--endpoint", url, "--agent.model", "mine", "--agent.as_trained", str(run)]
         assert main(["evaluate", *options, *where, "--output", str(tmp_path / "served")]) == OK
     # The first step of an episode has no history, so the control without it sends the same request, read from disk.
     expected = 3 * sum(map(len, served_qwen.EPISODES)) - len(served_qwen.EPISODES)
@@ -113,10 +113,19 @@ def test_checkpoints_served_under_one_name_share_no_reply_in_a_folder_of_calls(r
 def test_settings_of_the_run_cannot_be_overridden(run, tmp_path, capsys):
     for key, value in {"past_screens": 2, "max_tokens": 9, "action_language": {"bins": 5}}.items():
         with pytest.raises(AgentError, match=f"remove {key}; with as_trained it is that of the run"):
-            agent_settings(endpoint="http://localhost:1", model="mine", overrides={"as_trained": str(run), key: value})
+            agent_settings(
+                endpoint="http://localhost:1", overrides={"model": "mine", "as_trained": str(run), key: value}
+            )
     with pytest.raises(AgentError, match="unknown key as_trained"):
         agent_settings(checkpoint=str(run), overrides={"as_trained": str(run)})
-    missing = ["--endpoint", "http://localhost:1", "--model", "mine", "--agent.as_trained", str(tmp_path / "none")]
+    missing = [
+        "--endpoint",
+        "http://localhost:1",
+        "--agent.model",
+        "mine",
+        "--agent.as_trained",
+        str(tmp_path / "none"),
+    ]
     assert (
         main(
             [

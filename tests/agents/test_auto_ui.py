@@ -309,34 +309,37 @@ def test_features_are_computed_in_the_precision_of_training_and_stored_ones_of_a
             ScreenFeatures.of_model(about, store, cpu)
 
 
+CONSTRAINED = ("--agent.constrained", "true")
+
+
 def evaluate(run: Path, shards: Path, output: Path, *options: str) -> int:
     return main(["evaluate", "--agent", str(run), "--shards", str(shards), "--output", str(output), *options])
 
 
 def test_evaluate_resumes_and_writes_the_same_with_loader_processes_and_any_batch_size(run, shards, tmp_path, capsys):
     outputs = [tmp_path / name for name in ("whole", "workers", "resumed")]
-    assert evaluate(run, shards, outputs[0], "--constrained") == OK
-    assert evaluate(run, shards, outputs[1], "--constrained", "--workers", "2") == OK
+    assert evaluate(run, shards, outputs[0], *CONSTRAINED) == OK
+    assert evaluate(run, shards, outputs[1], *CONSTRAINED, "--workers", "2") == OK
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ControlledAgent, "answer_episodes", interrupted)
-        assert evaluate(run, shards, outputs[2], "--constrained", "--workers", "0") == FAILED
+        assert evaluate(run, shards, outputs[2], *CONSTRAINED, "--workers", "0") == FAILED
     assert "stopped before the controls" in capsys.readouterr().err
     written = list((outputs[2] / "parts").rglob("*trained*"))
     assert written
-    assert evaluate(run, shards, outputs[2], "--constrained") == OK
+    assert evaluate(run, shards, outputs[2], *CONSTRAINED) == OK
     whole, *others = [
         [read_predictions(output / name) for name in ("predictions.parquet", *OTHER_RUNS)] for output in outputs
     ]
     assert [whole] * 2 == others
     assert len(whole[0]) == STEPS
     scores = read_checked(outputs[0] / "metrics.json", "evaluate again")
-    assert [*scores][:4] == ["trained", "constrained", *controls_of(())]
+    assert [*scores][:3] == ["trained", *controls_of(())]
     assert scores["trained"]["about"]["settled_by_prefill"] == 0
-    assert evaluate(run, shards, outputs[0], "--constrained", "--agent.batch_size", "7") == FAILED
+    assert evaluate(run, shards, outputs[0], *CONSTRAINED, "--agent.batch_size", "7") == FAILED
     assert "batch_size" in capsys.readouterr().err
 
 
-OTHER_RUNS = tuple(f"predictions_{name}.parquet" for name in ("constrained", *controls_of(())))
+OTHER_RUNS = tuple(f"predictions_{name}.parquet" for name in controls_of(()))
 
 
 def interrupted(*_):
@@ -352,7 +355,7 @@ def test_evaluate_reads_stored_features_and_computes_only_those_of_grey_screens(
     assert auto_ui_run.COLOURS.screens == 1
     # An evaluation may be resumed with or without them, because they are equal.
     assert evaluate(run, shards, tmp_path / "computed", *options) == OK
-    for name in ("predictions.parquet", *OTHER_RUNS[1:]):
+    for name in ("predictions.parquet", *OTHER_RUNS):
         assert read_predictions(tmp_path / "stored" / name) == read_predictions(tmp_path / "computed" / name)
 
 
@@ -399,7 +402,7 @@ def test_the_agent_of_a_run_follows_from_its_sentences(run, tmp_path):
 
 
 def test_commands_for_chat_turns_refuse_such_a_run_with_one_line(run, shards, tmp_path, capsys):
-    as_trained = ["--endpoint", "http://localhost:1", "--model", "mine", "--agent.as_trained", str(run)]
+    as_trained = ["--endpoint", "http://localhost:1", "--agent.model", "mine", "--agent.as_trained", str(run)]
     assert main(["evaluate", *as_trained, "--shards", str(shards), "--output", str(tmp_path / "out")]) == FAILED
     assert f"{run} was trained on data.sentences: chain_of_actions" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -418,7 +421,7 @@ def test_constrained_decoding_with_a_tokenizer_without_bytes_is_an_error_before_
         raise CheckpointError("this tokenizer cannot write every byte")
 
     monkeypatch.setattr(constrained, "token_bytes", refuse)
-    assert evaluate(run, shards, tmp_path / "out", "--constrained") == FAILED
+    assert evaluate(run, shards, tmp_path / "out", *CONSTRAINED) == FAILED
     assert "this tokenizer cannot write every byte" in capsys.readouterr().err
     assert not list(tmp_path.rglob("*.parquet"))
     with pytest.raises(CheckpointError, match="cannot write every byte"):

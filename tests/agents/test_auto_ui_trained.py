@@ -72,7 +72,7 @@ def test_an_adapter_is_merged_and_the_merged_checkpoint_has_its_answers(tmp_path
     texts = []
     for folder in (run, merged):
         output = tmp_path / f"scores_of_{folder.name}"
-        where = ["--shards", str(shards), "--split", "train", "--agent.features", str(features), "--no-controls"]
+        where = ["--shards", str(shards), "--split", "train", "--agent.features", str(features), "--controls", "none"]
         assert main(["evaluate", "--checkpoint", str(folder), *where, "--output", str(output)]) == OK
         texts.append([row.text for row in read_predictions(output / "predictions.parquet")])
     assert texts[0] == texts[1]

@@ -64,7 +64,7 @@ def test_the_real_episode_is_prompted_and_scored(tmp_path, shared):
     with serving(answer) as (url, _):
         (tmp_path / "coat.yaml").write_text(FILE.format(url=url).replace("cot", "coat"))
         command = ["evaluate", "--agent", str(tmp_path / "coat.yaml"), "--benchmark", "eval/aitz.yaml"]
-        assert main([*command, "--shards", str(shards), "--output", str(tmp_path / "out"), "--no-controls"]) == OK
+        assert main([*command, "--shards", str(shards), "--output", str(tmp_path / "out"), "--controls", "none"]) == OK
     scores = json.loads((tmp_path / "out" / "metrics.json").read_text())["trained"]["aitz"]
     assert {cell["value"] for table in scores.values() for cell in table.values()} <= {100, None}
     report = (tmp_path / "out" / "report.html").read_text()
@@ -78,12 +78,13 @@ def test_evaluate_prints_estimate_and_spending_and_asks_nothing_twice(tmp_path, 
     path, output = tmp_path / "coat.yaml", tmp_path / "out"
     with serving(lambda n, body: Reply(CALL)) as (url, requests):
         path.write_text(FILE.format(url=url))
-        command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output), "--no-controls"]
+        command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output)]
+        command += ["--controls", "none"]
         assert main([*command, "--agent.price", "{read: 1, written: 2}"]) == OK
         out = capsys.readouterr().out
         assert out.index("Estimate for 10 steps, from 10: 10 calls,") < out.index("New: 10 calls,")
         assert "cost " in out
-        other = [*command[:-2], str(tmp_path / "other"), "--no-controls", "--agent.calls", str(output / "calls")]
+        other = [*command[:-3], str(tmp_path / "other"), "--controls", "none", "--agent.calls", str(output / "calls")]
         assert main(other) == OK
         assert "New: 0 calls, 0 tokens read, 0 written (10 replies from disk)" in capsys.readouterr().out
     assert len(requests) == 10
@@ -97,7 +98,8 @@ def test_the_limit_of_cost_stops_an_evaluation_and_a_higher_one_completes_it(tmp
     path, output = tmp_path / "coat.yaml", tmp_path / "out"
     with serving(lambda n, body: Reply(content)) as (url, requests):
         path.write_text(FILE.format(url=url) + "price: {read: 0, written: 1000000}\n")
-        command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output), "--no-controls"]
+        command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output)]
+        command += ["--controls", "none"]
         assert main([*command, "--agent.max_cost", "2100", "--agent.concurrency", "1"]) == FAILED
         captured = capsys.readouterr()
         assert "have cost 2048.00 of at most 2100.00" in captured.err
@@ -118,7 +120,7 @@ def test_act_and_online_tasks(tmp_path, capsys):
         assert [step.answer for step in read_trace(trace).steps] == [done]
         assert len(list((trace / "calls").rglob("*.json"))) == 1
         online = ["evaluate", "--online", "--agent", str(path), "--tasks", "1", "--output", str(tmp_path / "online")]
-        assert main([*online, "--no-controls"]) == OK
+        assert main([*online, "--controls", "none"]) == OK
         assert "New: 1 calls" in capsys.readouterr().out
 
 
@@ -131,7 +133,8 @@ def test_an_online_task_without_an_answer_is_repeated_by_the_same_command_and_th
         failing.extend([] if failing else [goal])
         return Reply(b"too large", 413) if goal == failing[0] else Reply(done)
 
-    command = ["evaluate", "--online", "--agent", str(path), "--tasks", "3", "--output", str(output), "--no-controls"]
+    command = ["evaluate", "--online", "--agent", str(path), "--tasks", "3", "--output", str(output)]
+    command += ["--controls", "none"]
     with serving(answer) as (url, requests):
         path.write_text(FILE.format(url=url))
         assert main(command) == FAILED

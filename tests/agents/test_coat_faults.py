@@ -50,7 +50,7 @@ def command(tmp_path) -> Callable[..., list[str]]:
         settings |= {"attempts": 4, "timeout": 1.0}
         path.write_text(json.dumps(settings | changes))
         arguments = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(tmp_path / "out")]
-        return [sys.executable, "-c", COMMAND, *arguments, "--no-controls"]
+        return [sys.executable, "-c", COMMAND, *arguments, "--controls", "none"]
 
     return at
 

@@ -151,6 +151,6 @@ def test_reports_say_what_grey_screens_hide_and_an_evaluation_that_hid_something
         (out / "plan.json").write_text(json.dumps(plan))
         assert main([*command, "--agent", agent, "--output", str(out)]) == FAILED
         assert "grey_screens" in capsys.readouterr().err
-        plain = ["--endpoint", url, "--model", "m", "--output", str(tmp_path / "plain")]
+        plain = ["--endpoint", url, "--agent.model", "m", "--output", str(tmp_path / "plain")]
         assert main([*command, *plain]) == OK
     assert "elements of the phone or data set, activity and recorded texts stay" in capsys.readouterr().out

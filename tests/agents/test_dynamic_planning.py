@@ -139,7 +139,8 @@ def test_reflexion_with_gold_feedback_asks_again_where_the_recorded_action_diffe
     model, path, output = Model(action=[CLICK, CLICK, HOME]), tmp_path / "agent.yaml", tmp_path / "out"
     with serving(model) as (url, _):
         path.write_text(FILE.format(url=url) + "mode: reflexion\nfeedback: gold\n")
-        command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output), "--no-controls"]
+        command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output)]
+        command += ["--controls", "none"]
         assert main(command) == OK
     # A click is right at the first step. At the second one it is asked for again, and home is wrong as well; at the
     # third one home is the first answer, and right.

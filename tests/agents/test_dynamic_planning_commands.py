@@ -26,7 +26,7 @@ def test_the_estimate_counts_the_calls_that_an_evaluation_makes(tmp_path, capsys
     with serving(model) as (url, requests):
         path.write_text(FILE.format(url=url) + f"mode: {mode}\n" + ("feedback: own\n" if mode == "reflexion" else ""))
         command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output)]
-        assert main([*command, "--no-controls"]) == OK
+        assert main([*command, "--controls", "none"]) == OK
     out = capsys.readouterr().out
     assert f"Estimate for 5 steps, from 5: {len(requests)} calls," in out
     assert f"New: {len(requests)} calls," in out
@@ -117,5 +117,5 @@ def test_an_evaluation_that_fails_says_so(tmp_path, capsys):
     with serving(lambda n, body: Reply(b"no", 413)) as (url, _):
         path.write_text(FILE.format(url=url))
         command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(tmp_path / "out")]
-        assert main([*command, "--no-controls"]) == FAILED
+        assert main([*command, "--controls", "none"]) == FAILED
     assert "could not answer 5 step(s)" in capsys.readouterr().err

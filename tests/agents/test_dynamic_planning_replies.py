@@ -41,7 +41,8 @@ def test_a_second_reply_that_cannot_be_read_is_a_wrong_step_which_is_listed(tmp_
     model, path, output = Model(plan_and_step=["[]"]), tmp_path / "agent.yaml", tmp_path / "out"
     with serving(model) as (url, _):
         path.write_text(FILE.format(url=url))
-        command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output), "--no-controls"]
+        command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output)]
+        command += ["--controls", "none"]
         assert main(command) == OK
     assert model.counts["action"] == 0  # without a step there is nothing to ask for
     about = json.loads((output / "metrics.json").read_text())["trained"]["about"]

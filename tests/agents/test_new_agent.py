@@ -168,7 +168,8 @@ def test_failed_steps_are_scored_as_wrong_and_requested_again_by_the_same_comman
 ):
     """The agent fails at the goal of one episode; parts of other episodes are not predicted again."""
     shards, output = write_shards(tmp_path / "shards", ["test"]), tmp_path / "out"
-    command = ["evaluate", "--agent", agent_file, "--shards", str(shards), "--output", str(output), "--no-controls"]
+    command = ["evaluate", "--agent", agent_file, "--shards", str(shards), "--output", str(output)]
+    command += ["--controls", "none"]
     monkeypatch.setattr(parts, "EPISODES_PER_PART", 1)
     answer, failing = DummyAgent.act, []
 
@@ -203,7 +204,8 @@ def test_a_task_of_a_job_array_reports_failed_steps_and_finish_counts_them_as_wr
     loaded, agent_file, tmp_path, monkeypatch, capsys
 ):
     shards, output = write_shards(tmp_path / "shards", ["test"]), tmp_path / "out"
-    command = ["evaluate", "--agent", agent_file, "--shards", str(shards), "--output", str(output), "--no-controls"]
+    command = ["evaluate", "--agent", agent_file, "--shards", str(shards), "--output", str(output)]
+    command += ["--controls", "none"]
     tasks = [[*command, "--shard-index", str(index), "--shard-count", "2"] for index in range(2)]
     with monkeypatch.context() as patch:
         patch.setattr(DummyAgent, "act", lambda *_: Answer("", None, failed="the server is down"))
@@ -215,10 +217,10 @@ def test_a_task_of_a_job_array_reports_failed_steps_and_finish_counts_them_as_wr
     assert main(["evaluate", "--finish", "--output", str(output)]) == OK
 
 
-def test_constrained_decoding_of_an_agent_without_variants_is_an_error(loaded, agent_file, tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        main(["evaluate", "--agent", agent_file, "--constrained", "--shards", "s", "--output", str(tmp_path / "out")])
-    assert "agent dummy does not support constrained decoding" in capsys.readouterr().err
+def test_constrained_decoding_of_an_agent_without_it_is_an_error(loaded, agent_file, tmp_path, capsys):
+    words = ["--agent.constrained", "true", "--shards", "s", "--output", str(tmp_path / "out")]
+    assert main(["evaluate", "--agent", agent_file, *words]) == FAILED
+    assert "unknown key constrained" in capsys.readouterr().err
 
 
 def test_grey_screens_change_only_the_pixels():

@@ -45,7 +45,7 @@ def command(tmp_path):
         settings = {"agent": "dynamic_planning", "endpoint": url, "model": "vlm", "concurrency": 4}
         path.write_text(json.dumps(settings | {"attempts": 4, "timeout": 1.0}))
         arguments = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(tmp_path / output)]
-        return [sys.executable, "-c", COMMAND, *arguments, "--no-controls"]
+        return [sys.executable, "-c", COMMAND, *arguments, "--controls", "none"]
 
     return at
 

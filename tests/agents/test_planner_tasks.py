@@ -29,7 +29,7 @@ def done(tmp_path, name: str, modes: list[str], count: int) -> tuple[list, dict[
             settings = {"agent": "dynamic_planning", "endpoint": url, "model": "m", "mode": mode}
             path.write_text(json.dumps(settings | {"action_language": {"name": name}}))
             command = ["evaluate", "--online", "--agent", str(path), "--tasks", str(count), "--output", str(output)]
-            assert main([*command, "--no-controls"]) == OK
+            assert main([*command, "--controls", "none"]) == OK
             content = json.loads((output / "online.json").read_text())
             success[mode] = [task["runs"]["trained"]["success"] for task in content["tasks"]]
     return [task for _, task in known], success

@@ -105,8 +105,8 @@ def test_an_evaluation_with_read_elements_is_another_evaluation_and_its_report_s
         settings = {"agent": "vision_tasker", "screen": "html", "endpoint": url, "model": "m"}
         path.write_text(json.dumps(settings | {"readers": WITHOUT_MODELS}))
         command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output)]
-        assert main([*command, "--no-controls", "--elements", "read"]) == OK
-        assert main([*command, "--no-controls"]) == FAILED
+        assert main([*command, "--controls", "none", "--elements", "read"]) == OK
+        assert main([*command, "--controls", "none"]) == FAILED
     assert all("read " in prompt and "Clear cart" not in prompt for prompt in prompts)
     assert "elements_read_by" in capsys.readouterr().err
     fact = "read from pixels (text: none, widgets: edges, icons: none)"

@@ -76,7 +76,7 @@ def test_training_episodes_among_the_scored_ones_are_counted_wherever_scores_are
     folder, _ = world
     fresh = tiny.write_shards(tmp_path / "fresh", [tiny.episode(number) for number in (2, 7, 8)], split="test")
     words = ["evaluate", "--checkpoint", str(folder / "run"), "--shards", str(fresh), "--output", str(tmp_path / "out")]
-    assert main([*words, "--no-controls"]) == OK
+    assert main([*words, "--controls", "none"]) == OK
     assert f"{FACT}: 1 of 3" in capsys.readouterr().out
     about = {run: row["about"] for run, row in json.loads((tmp_path / "out/metrics.json").read_text()).items()
              if run != "checksum"}  # fmt: skip
@@ -94,7 +94,7 @@ def test_training_episodes_among_the_scored_ones_are_counted_wherever_scores_are
 def test_without_a_record_of_its_episodes_it_is_unknown_what_a_run_was_trained_on(tmp_path, capsys):
     run = adapted_run.write_run(tmp_path)
     words = ["evaluate", "--checkpoint", str(run), "--shards", str(tmp_path / "shards"), "--split", "train"]
-    assert main([*words, "--output", str(tmp_path / "out"), "--no-controls"]) == OK
+    assert main([*words, "--output", str(tmp_path / "out"), "--controls", "none"]) == OK
     assert f"{FACT}: unknown: the run has no episodes.parquet" in " ".join(capsys.readouterr().out.split())
     assert "count" not in json.loads((tmp_path / "out/metrics.json").read_text())["trained"]["about"]["trained_on"]
 
@@ -148,7 +148,7 @@ def test_a_merged_checkpoint_has_a_card_in_place_of_that_of_peft(tmp_path):
     assert "the adapter run |" in text
     assert ModelCard(text).data.model_name in (None, "merged")
     words = ["evaluate", "--checkpoint", str(merged), "--shards", str(tmp_path / "shards"), "--split", "train"]
-    assert main([*words, "--output", str(tmp_path / "out"), "--no-controls"]) == OK
+    assert main([*words, "--output", str(tmp_path / "out"), "--controls", "none"]) == OK
     assert main(["card", str(merged), "--scores", str(tmp_path / "out")]) == OK
     card = ModelCard((merged / "README.md").read_text())
     assert card.data.model_name == "merged"

@@ -75,7 +75,7 @@ def test_a_right_pipeline_is_accepted_before_its_data_exist_and_writes_nothing(p
             "convnext has no key 'hidden_sise'; did you mean 'hidden_sizes'?",
         ),
         (TRAIN, ("--model.base", "no_run"), "train: no_run: no model: neither a finished run nor"),
-        (EVALUATE, ("--bf61",), "evaluate: unknown option --bf61; did you mean --bf16?"),
+        (EVALUATE, ("--workrs",), "evaluate: unknown option --workrs; did you mean --workers?"),
         (EVALUATE, ("--benchmark", "eval/absent.yaml"), "evaluate: eval/absent.yaml cannot be read: No such file"),
         (EVALUATE, ("--split", "tset"), "split 'tset' is unknown; choose one of train, validation, test"),
         (EVALUATE, ("--groups", "absent.json"), "evaluate: --groups absent.json does not exist"),

@@ -13,7 +13,7 @@ from vlm_agent.episodes import Action
 def test_success_is_written_and_printed(tmp_path, monkeypatch, capsys):
     agent = Prepared(prepared=ScriptedAgent((Action.press("home"),)))
     monkeypatch.setattr(evaluate, "chosen_agent", lambda *_, **__: agent)
-    options = ["--checkpoint", "RUN", "--tasks", "2", "--seed", "3", "--workers", "2", "--no-controls"]
+    options = ["--checkpoint", "RUN", "--tasks", "2", "--seed", "3", "--workers", "2", "--controls", "none"]
     assert main(["evaluate", "--online", *options, "--output", str(tmp_path / "out")]) == OK
     content = json.loads((tmp_path / "out" / "online.json").read_text())
     assert content["about"]["seed"] == 3
@@ -31,7 +31,6 @@ def test_success_is_written_and_printed(tmp_path, monkeypatch, capsys):
             ["--online", "--checkpoint", "R", "--shard-index", "0", "--shard-count", "2"],
             "--shard-index is for recorded",
         ),
-        (["--online", "--checkpoint", "R", "--constrained"], "--constrained is for recorded"),
         (["--online", "--finish"], "--finish is for recorded"),
         (["--online"], "select one agent"),
         (["--checkpoint", "R", "--shards", "S", "--tasks", "3"], "--tasks needs --online"),

@@ -47,11 +47,11 @@ def test_of_shards_and_of_a_server(tmp_path, run):
     refusal = json.dumps({"error": {"message": HOSTILE}}, ensure_ascii=False).encode()
     with serving(lambda n, body: Reply("press enter") if n == 0 else Reply(refusal, 410)) as (url, _):
         # One call at a time, or the refusals could arrive before the only answer and end the evaluation.
-        endpoint = ("--endpoint", url, "--model", HOSTILE)
-        evaluate = ("evaluate", *endpoint, "--agent.concurrency", 1, "--no-controls")
-        printed = run(*evaluate, "--shards", shards, "--output", tmp_path / "out")
+        model = ("--agent.model", json.dumps(HOSTILE), "--agent.concurrency", 1, "--controls", "none")
+        printed = run("evaluate", "--endpoint", url, *model, "--shards", shards, "--output", tmp_path / "out")
         assert "could not answer" in printed
-        run("annotate", shards, *endpoint, "--output", tmp_path / "annotated", "--split", "test")
+        served = ("--endpoint", url, "--model", HOSTILE)
+        run("annotate", shards, *served, "--output", tmp_path / "annotated", "--split", "test")
     run("score", tmp_path / "out")
     run("inspect", shards)
     run("inspect", shards, "--draw", HOSTILE)

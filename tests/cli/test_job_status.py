@@ -28,7 +28,7 @@ def _status(capsys, folder):
 
 def _evaluate(place, output, *words):
     agent, shards = ("--agent", str(place / "agent.yaml")), ("--shards", str(place / "shards"))
-    return main(["evaluate", *agent, *shards, "--no-controls", "--output", str(output), *words])
+    return main(["evaluate", *agent, *shards, "--controls", "none", "--output", str(output), *words])
 
 
 def test_an_evaluation_by_a_job_array_shows_its_parts_and_then_asks_for_its_end(place, tmp_path, capsys):
@@ -50,7 +50,7 @@ def test_an_evaluation_by_a_job_array_shows_its_parts_and_then_asks_for_its_end(
 
 def test_an_online_evaluation_shows_the_tasks_of_each_run(place, tmp_path, capsys):
     output = tmp_path / "online"
-    words = ["evaluate", "--online", "--agent", str(place / "agent.yaml"), "--no-controls", "--tasks", "2"]
+    words = ["evaluate", "--online", "--agent", str(place / "agent.yaml"), "--controls", "none", "--tasks", "2"]
     assert main([*words, "--output", str(output)]) == OK
     assert "an online evaluation, complete" in _status(capsys, output)
     (output / "trained" / "00001" / "result.json").unlink()

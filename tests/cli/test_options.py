@@ -38,8 +38,8 @@ CONVERSION = "source splits groups mixture max_pixels workers max_bad_fraction i
 EXTRACTION = "form checkpoint batch_size bf16 workers"
 CALLS = "max_tokens concurrency price requests_per_minute"
 ANNOTATION = f"texts replace split subset limit prompts accept_missing {CALLS}"
-SCORING = f"split groups limit workers no_controls controls elements bf16 constrained {BASES}"
-ACTING = f"elements goal trace steps apps allow_purchases animation bf16 {BASES}"
+SCORING = f"split groups limit workers controls elements {BASES}"
+ACTING = f"elements goal trace steps apps allow_purchases animation {BASES}"
 CARD = f"license upload {' '.join(PUBLISHED.values())}"
 FOREIGN = "benchmark split limit action_language missing_as_wrong ignore_surplus"
 DRAWN = "split subset html config draw"
@@ -88,18 +88,18 @@ MODES = {
     "evaluate": [
         mode("--checkpoint r --shards s --output y", SCORING, "benchmark"),
         mode("--agent a --benchmark b --output y", SCORING, "shards"),
-        mode("--endpoint u --model m --shards s --output y", SCORING, "benchmark"),
+        mode("--endpoint u --agent.model m --shards s --output y", SCORING, "benchmark"),
         mode(f"--checkpoint r --shards s --output y {PARTS}", SCORING, "benchmark"),
         mode(
             "--online --checkpoint r --output y",
-            f"tasks seed size scale long_screens workers no_controls controls elements bf16 {BASES}",
+            f"tasks seed size scale long_screens workers controls elements {BASES}",
         ),
         mode("--finish --output y"),
     ],
     "act": [
         mode("--agent a --device simulated:general/test/7", ACTING, "confirm long_screens"),
         mode("--checkpoint r --device simulated:general/test/7", ACTING, "confirm long_screens"),
-        mode("--endpoint u --model m --device adb --goal g", ACTING, "confirm long_screens"),
+        mode("--endpoint u --agent.model m --device adb --goal g", ACTING, "confirm long_screens"),
         mode("--agent a --device simulated:general/test/7 --confirm", ACTING),
     ],
     "record": [
@@ -251,7 +251,7 @@ def test_every_option_is_accepted_somewhere_and_read_by_its_command(command):
         ("convert", "--input x --output y --quality 90", "--quality is for --image-format jpeg; png is lossless"),
         ("convert", "--input x --output y --multiple=28", "--multiple is for downscaled screens: add --max-pixels N"),
         ("convert", "--finish --output y --quality 9 --splits s", "from --output; remove --quality, --splits"),
-        ("evaluate", "--finish --output y --bf16 --limit 3", "from --output; remove --bf16, --limit"),
+        ("evaluate", "--finish --output y --elements read --limit 3", "from --output; remove --elements, --limit"),
         ("score", "x --episodes 40", "--episodes is for the page: add --report FILE"),
         ("train", "--config c --gpus 8", "--gpus is for --dry-run"),
         ("annotate", "--check x --limit 3", "--check takes SHARDS, --split and --subset; remove --limit"),

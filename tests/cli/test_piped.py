@@ -13,7 +13,7 @@ def piped(*arguments: object) -> subprocess.CompletedProcess:
 
 def test_loading_a_model_prints_no_warnings_and_no_bars(tmp_path):
     run = write_run(tmp_path)
-    options = ("--shards", tmp_path / "shards", "--split", "train", "--limit", 1, "--no-controls")
+    options = ("--shards", tmp_path / "shards", "--split", "train", "--limit", 1, "--controls", "none")
     done = piped("evaluate", "--checkpoint", run, *options, "--output", tmp_path / "out")
     assert (done.returncode, done.stderr) == (0, "")
     assert "Partial match" in done.stdout

@@ -101,7 +101,7 @@ def test_a_file_without_a_step_is_refused(tmp_path, capsys):
 
 def test_the_folder_of_an_online_evaluation_is_named_as_such(tmp_path, capsys):
     (tmp_path / "agent.yaml").write_text("agent: scripted\nactions: [complete]\n")
-    words = ["--online", "--agent", str(tmp_path / "agent.yaml"), "--tasks", "1", "--no-controls"]
+    words = ["--online", "--agent", str(tmp_path / "agent.yaml"), "--tasks", "1", "--controls", "none"]
     assert main(["evaluate", *words, "--output", str(tmp_path / "out")]) == OK
     assert main(["score", str(tmp_path / "out")]) == FAILED
     assert f"{tmp_path / 'out'} holds an online evaluation, which has no predictions to" in capsys.readouterr().err

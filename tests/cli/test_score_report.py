@@ -100,7 +100,7 @@ def served(folder):
     """The evaluation of a served model, beside the predictions of `folder`; the folder of its output."""
     tiny.write_shards(folder / "test_shards", [tiny.episode(number) for number in range(3)], "test")
     with serving(lambda number, body: Reply("press enter")) as (url, _):
-        words = ["evaluate", "--endpoint", url, "--model", "vlm", "--shards", str(folder / "test_shards")]
+        words = ["evaluate", "--endpoint", url, "--agent.model", "vlm", "--shards", str(folder / "test_shards")]
         assert main([*words, "--split", "test", "--controls", "no_history", "--output", str(folder / "served")]) == OK
     return folder / "served"
 
@@ -157,7 +157,7 @@ def test_the_folder_of_an_evaluation_is_scored_with_its_groups(folder):
     tiny.write_shards(folder / "test_shards", [tiny.episode(number) for number in range(3)], "test")
     (folder / "groups.json").write_text(json.dumps({"memory_goals": [tiny.episode(1).id]}))
     with serving(lambda number, body: Reply("press enter")) as (url, _):
-        words = ["evaluate", "--endpoint", url, "--model", "vlm", "--shards", str(folder / "test_shards")]
+        words = ["evaluate", "--endpoint", url, "--agent.model", "vlm", "--shards", str(folder / "test_shards")]
         words += ["--groups", str(folder / "groups.json"), "--controls", "no_history"]
         assert main([*words, "--split", "test", "--output", str(folder / "served")]) == OK
     scores = folder / "scores.json"

@@ -142,7 +142,9 @@ def test_the_simulated_phones_groups_are_found_from_any_folder(tmp_path, monkeyp
 
 
 def test_an_endpoint_replaces_a_checkpoint(asked):
-    command = "evaluate --endpoint http://localhost:8000 --model vlm --agent.past_screens 0 --shards s --output out"
+    command = (
+        "evaluate --endpoint http://localhost:8000 --agent.model vlm --agent.past_screens 0 --shards s --output out"
+    )
     assert main(shlex.split(command)) == 0
     settings, benchmark, output, console, options = asked[0]
     assert (settings.endpoint, settings.model, settings.past_screens) == ("http://localhost:8000", "vlm", 0)
@@ -154,14 +156,14 @@ def test_a_job_array_and_its_end(asked):
     command = "evaluate --checkpoint run --shards s --output out"
     main(
         shlex.split(
-            f"{command} --shard-index 3 --shard-count 8 --constrained --bf16 --agent.batch_tokens 99 --no-controls"
+            f"{command} --shard-index 3 --shard-count 8 --agent.bf16 true --agent.batch_tokens 99 --controls none"
         )
     )
     main(["evaluate", "--finish", "--output", "out"])
     settings, *_, options = asked[0]
     assert (settings.bf16, settings.batch_tokens) == (True, 99)
     assert (options["task"].index, options["task"].count) == (3, 8)
-    assert (options["variants"], options["controls"]) == (["constrained"], False)
+    assert options["controls"] is False
     assert str(asked[1][0]) == "out"
 
 
@@ -176,16 +178,12 @@ def test_controls_are_all_by_default_or_chosen_by_name(asked):
     ("words", "printed"),
     [
         ("--shards s", "select one agent"),
-        ("--checkpoint run --endpoint http://h --model m --shards s", "select one agent"),
-        ("--endpoint http://h --shards s", "--endpoint and --model must be used together"),
-        ("--checkpoint run --model m --shards s", "--endpoint and --model must be used together"),
+        ("--checkpoint run --endpoint http://h --agent.model m --shards s", "select one agent"),
+        ("--endpoint http://h --shards s", "--endpoint needs --agent.model NAME"),
+        ("--checkpoint run --model m --shards s", "unknown option --model"),
         ("--checkpoint run", "--shards is missing"),
         ("--checkpoint run --shards s --shard-index 1", "--shard-index and --shard-count must be used together"),
         ("--agent run --checkpoint run --shards s", "select one agent"),
-        (
-            "--endpoint http://h --model m --shards s --constrained",
-            "agent endpoint does not support constrained decoding",
-        ),
         ("--finish --checkpoint run", "--finish reads"),
         ("--finish --agent.batch_tokens 9", "remove --agent.batch_tokens"),
         ("--checkpoint run --shards s --past-screens 1", "unknown option --past-screens; did you mean"),
@@ -202,10 +200,10 @@ def test_incompatible_options_are_refused(asked, capsys, words, printed):
 @pytest.mark.parametrize(
     ("words", "printed"),
     [
-        ("--endpoint http://h --model m --bf16", "--endpoint: unknown key bf16; did you mean"),
-        ("--endpoint http://h --model m --agent.max_token 9", "unknown key max_token; did you mean max_tokens?"),
+        ("--endpoint http://h --agent.model m --agent.bf16 true", "--endpoint: unknown key bf16; did you mean"),
+        ("--endpoint http://h --agent.model m --agent.max_token 9", "unknown key max_token; did you mean max_tokens?"),
         ("--checkpoint run --agent.past_screens 1", "--agent: unknown key past_screens; did you mean"),
-        ("--endpoint localhost --model m", "not the URL of an endpoint"),
+        ("--endpoint localhost --agent.model m", "not the URL of an endpoint"),
     ],
 )
 def test_settings_of_another_kind_of_agent_are_refused(asked, capsys, words, printed):

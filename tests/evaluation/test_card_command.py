@@ -43,11 +43,11 @@ def planned(monkeypatch, run, tmp_path):
 
 OPTIONS = [
     "",
-    "--bf16",
-    "--constrained",
-    "--no-controls --elements read",
+    "--agent.bf16 true",
+    "--agent.constrained true",
+    "--controls none --elements read",
     "--controls no_history --agent.batch_tokens 4096 --limit 2",
-    "--bf16 --constrained --no-controls --split train --limit 1",
+    "--agent.bf16 true --agent.constrained true --controls none --split train --limit 1",
 ]
 
 
@@ -112,7 +112,9 @@ def _with_file(planned, run, tmp_path, plan, file):
     return planned(words, "second")
 
 
-@pytest.mark.parametrize("options", ["", "--bf16 --no-controls --long-screens", "--controls no_history --seed 2"])
+@pytest.mark.parametrize(
+    "options", ["", "--agent.bf16 true --controls none --long-screens", "--controls no_history --seed 2"]
+)
 def test_online_it_has_the_same_identity_and_tasks(monkeypatch, run, tmp_path, options):
     identities = []
 

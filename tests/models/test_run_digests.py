@@ -50,7 +50,7 @@ def folder(original, tmp_path) -> Path:
 
 
 def evaluated(folder: Path, run: Path, capsys) -> tuple[int, str]:
-    words = ["--checkpoint", str(run), "--shards", str(folder / "shards"), "--split", "train", "--no-controls"]
+    words = ["--checkpoint", str(run), "--shards", str(folder / "shards"), "--split", "train", "--controls", "none"]
     status = main(["evaluate", *words, "--output", str(folder / "out")])
     return status, capsys.readouterr().err
 

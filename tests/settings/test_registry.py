@@ -91,7 +91,8 @@ def test_a_command_reports_a_broken_agent_in_one_line_and_runs_without_it(tmp_pa
     install(tmp_path, monkeypatch, {"vlm_agent.agents": {"toy": "toys:Toy"}}, toys="raise OSError('no licence')")
     (tmp_path / "toy.yaml").write_text("agent: toy\n")
     (tmp_path / "other.yaml").write_text("agent: scripted\nactions: [complete]\n")
-    command = ["evaluate", "--online", "--tasks", "1", "--output", str(tmp_path / "out"), "--no-controls", "--agent"]
+    command = ["evaluate", "--online", "--tasks", "1", "--controls", "none"]
+    command += ["--output", str(tmp_path / "out"), "--agent"]
     assert main([*command, str(tmp_path / "toy.yaml")]) == FAILED
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "toy = toys:Toy (entry point vlm_agent.agents of toys 1.0) cannot be loaded (OSError: no licence)" in line

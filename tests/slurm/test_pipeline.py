@@ -52,7 +52,7 @@ def _submit(workplace, recipe, training=(), evaluation=()):
     return workplace.pipeline(
         *("--nodes", 2, "convert", "--input", "data", "--splits", "data/splits.json", "--output", "shards"),
         *("then", "train", "--config", recipe, "--output", "run_of_2", *training),
-        *("then", "evaluate", "--no-controls", *evaluation),
+        *("then", "evaluate", "--controls", "none", *evaluation),
     )
 
 

@@ -72,7 +72,7 @@ def recipe(folder: Path, name: str, quantisation: str | None) -> Path:
 
 def answers(folder: Path, checkpoint: Path) -> list[str]:
     output = checkpoint.with_name(f"{checkpoint.name}_evaluation")
-    options = ["--shards", str(folder / "shards"), "--split", "train", "--output", str(output), "--no-controls"]
+    options = ["--shards", str(folder / "shards"), "--split", "train", "--output", str(output), "--controls", "none"]
     assert main(["evaluate", "--checkpoint", str(checkpoint), *options]) == 0
     assert (output / "metrics.json").is_file()
     return pyarrow.parquet.read_table(output / "predictions.parquet").column("text").to_pylist()

@@ -147,7 +147,7 @@ def answers(shards: Path, run: Path, *options: str) -> dict:
 def test_a_merged_adapter_answers_as_the_run_does(adapter, shards, tmp_path):
     merged = tmp_path / "merged"
     assert main(["merge", str(adapter), "--output", str(merged), "--samples", "2"]) == 0
-    assert answers(shards, merged, "--no-controls")
+    assert answers(shards, merged, "--controls", "none")
     first, second = (build.load(path, merged=True)[0] for path in (adapter, merged))
     sentences = tiny_text.processor().sentences(tiny_text.tokenizer(), tiny_text.LANGUAGE)
     ids = torch.tensor([sentences.encode(sentences.start()).input_ids])
@@ -167,4 +167,4 @@ def test_a_run_under_the_control_without_sight_is_evaluated_under_it(shards, tmp
     content["data"]["control"] = "grey_screens"
     path.write_text(yaml.safe_dump(content))
     assert main(["train", "--config", str(path)]) == 0
-    assert answers(shards, tmp_path / "blind", "--no-controls")
+    assert answers(shards, tmp_path / "blind", "--controls", "none")

@@ -4,7 +4,7 @@
 --agent phone_vlm_tiny         an embedded base
 --agent FILE.yaml              an agent file: `agent: NAME` (a name of AGENTS) and that agent's settings
 --checkpoint RUN               agent: the one whose SENTENCES hold the run's data.sentences, run: RUN
---endpoint URL --model NAME    agent: endpoint, endpoint: URL, model: NAME
+--endpoint URL                 agent: endpoint, endpoint: URL; --agent.model NAME is its model
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,11 +36,10 @@ def agent_settings(
     agent: str | None = None,
     checkpoint: str | None = None,
     endpoint: str | None = None,
-    model: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     recipe: Recipe | None = None,
 ) -> AgentSettings:
-    """The settings of the agent that is named by exactly one of `agent`, `checkpoint`, and `endpoint` with `model`.
+    """The settings of the agent that is named by exactly one of `agent`, `checkpoint` and `endpoint`.
 
     `overrides` replace single settings, by dotted key. `recipe`: that of a run that does not exist yet.
     Raises AgentError for an unknown kind of agent and for an unknown setting.
@@ -48,7 +47,7 @@ def agent_settings(
     if agent is not None and Path(agent).suffix in _SUFFIXES:
         where, content = agent, read_mapping(find_shipped(Path(agent)), AgentError)
     elif endpoint is not None:
-        where, content = "--endpoint", {"agent": "endpoint", "endpoint": endpoint, "model": model}
+        where, content = "--endpoint", {"agent": "endpoint", "endpoint": endpoint}
     else:
         if agent is not None and agent in AGENTS and not Path(agent).exists():
             raise AgentError(

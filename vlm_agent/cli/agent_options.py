@@ -28,13 +28,10 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         help="a run folder, one of its checkpoints, an agent file (eval/agents/*.yaml) or the name of an embedded base",
     )
     parser.add_argument("--checkpoint", metavar="RUN", help="short form: the agent of a run folder or checkpoint")
-    parser.add_argument("--endpoint", metavar="URL", help="short form: a served model, http://localhost:8000/v1 …")
-    parser.add_argument("--model", metavar="NAME", help="name of the model at the endpoint")
     parser.add_argument(
-        "--bf16",
-        action="store_true",
-        default=None,
-        help="run: mixed precision; faster on GPUs from Ampere on and CPUs with AMX, but not bit-exact",
+        "--endpoint",
+        metavar="URL",
+        help="short form: a served model, http://localhost:8000/v1 …, with --agent.model NAME, its name there",
     )
 
 
@@ -113,9 +110,9 @@ def check_agent_options(options: argparse.Namespace) -> None:
     """Exits unless the options select exactly one agent."""
     agents = [options.agent, options.checkpoint, options.endpoint]
     if agents.count(None) != 2:
-        options.parser.error("select one agent: --agent, or --checkpoint, or --endpoint with --model")
-    if (options.endpoint is None) != (options.model is None):
-        options.parser.error("--endpoint and --model must be used together")
+        options.parser.error("select one agent: --agent, or --checkpoint, or --endpoint with --agent.model")
+    if options.endpoint is not None and f"{AGENT_KEYS}model" not in keys_in(options):
+        options.parser.error("--endpoint needs --agent.model NAME, the name of the model there")
 
 
 def agent_keys() -> str:
@@ -136,5 +133,5 @@ def chosen_agent(options: argparse.Namespace, recipe: "Recipe | None" = None) ->
     from vlm_agent.recipe.yaml_file import override_values
 
     texts = {key.removeprefix(AGENT_KEYS): text for key, text in keys_in(options).items()}
-    overrides = override_values(texts, AgentError, AGENT_KEYS) | ({} if options.bf16 is None else {"bf16": True})
-    return agent_settings(options.agent, options.checkpoint, options.endpoint, options.model, overrides, recipe)
+    overrides = override_values(texts, AgentError, AGENT_KEYS)
+    return agent_settings(options.agent, options.checkpoint, options.endpoint, overrides, recipe)

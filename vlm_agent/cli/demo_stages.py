@@ -122,10 +122,10 @@ def _run_commands(output: Path, sizes: Sizes) -> None:
     _run("convert", "--source", "aitw", "--input", aitw, "--output", shards, "--splits", aitw / "splits.json")
     _run("inspect", shards, "--draw", _episode_to_draw(shards, aitw), "--output", output / "contact_sheet.png")
     _run("train", "--config", RECIPE, "--output", agent, "--data.shards", shards, *sizes.overrides)
-    precision = ["--bf16"] if has_bf16() else []
+    precision = ["--agent.bf16", "true"] if has_bf16() else []
     scored = ["--split", "test", "--limit", sizes.scored_episodes, "--groups", aitw / "groups.json", *precision]
     _run("evaluate", "--checkpoint", agent, "--shards", shards, "--output", output / "evaluation", *scored)
-    acted = ["--tasks", sizes.tasks, "--seed", SEED, "--no-controls", *precision]
+    acted = ["--tasks", sizes.tasks, "--seed", SEED, "--controls", "none", *precision]
     _run("evaluate", "--online", "--checkpoint", agent, "--output", output / "online", *acted)
     _run("inspect", _trace_to_draw(output / "online"), "--animate", output / "agent.gif")
 

@@ -20,10 +20,8 @@ from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_p
 from vlm_agent.files.console import make_console, quiet_libraries
 
 if TYPE_CHECKING:
-    from vlm_agent.agents import AgentSettings
     from vlm_agent.cli.check import Earlier
     from vlm_agent.evaluation.benchmark import Benchmark
-    from vlm_agent.recipe.run import Recipe
 
 _DESCRIPTION = """\
 Writes predictions.parquet, metrics.json and report.html. Run the same command again to resume, or to score complete
@@ -45,8 +43,11 @@ test split that `simulate` writes with the same seed. Writes online.json and a t
   vlm-agent inspect OUT/trained/00012 --animate task.gif"""
 
 
+_NONE = "none"
+"""The value of `--controls` for an evaluation without controls."""
+
 _ONLINE = ("tasks", "seed", "size", "scale", "long_screens")
-_OFFLINE = ("finish", "benchmark", "shards", "split", "groups", "limit", "shard_index", "shard_count", "constrained")
+_OFFLINE = ("finish", "benchmark", "shards", "split", "groups", "limit", "shard_index", "shard_count")
 
 
 def add(commands: Commands) -> None:
@@ -78,19 +79,13 @@ def add(commands: Commands) -> None:
         help="run: processes that prepare screens (default: half of the cores, at most 8; 0 on two cores or "
         "fewer); --online: phones operated in parallel (default 1)",
     )
-    controls = parser.add_mutually_exclusive_group()
-    controls.add_argument(
-        "--no-controls", action="store_true", help="skip the controls: grey screens, no history, shuffled results"
-    )
-    controls.add_argument(
-        "--controls", nargs="+", metavar="NAME", help="only these: grey_screens, no_history, shuffled_results"
+    parser.add_argument(
+        "--controls",
+        nargs="+",
+        metavar="NAME",
+        help="only these controls: grey_screens, no_history, shuffled_results; or none (default: all)",
     )
     add_elements_option(parser)
-    parser.add_argument(
-        "--constrained",
-        action="store_true",
-        help="run: also score the agent with constrained decoding, in the same pass",
-    )
     _add_online(parser)
     parser.add_argument("--shard-index", type=int, metavar="I", help="predict only part I (from 0)")
     parser.add_argument("--shard-count", type=count, metavar="N", help="number of parts")
@@ -127,7 +122,7 @@ def run(options: argparse.Namespace) -> int:
         finish(options.output, make_console())
         return OK
     task = ArrayTask() if options.shard_index is None else ArrayTask(options.shard_index, options.shard_count)
-    settings = _agent(options)
+    settings = chosen_agent(options)
     with places(options, run_of_agent(settings)):
         evaluate(
             settings,
@@ -135,7 +130,6 @@ def run(options: argparse.Namespace) -> int:
             options.output,
             make_console(),
             controls=_controls(options),
-            variants=_variants(settings, options),
             task=task,
             workers=options.workers,
             readers=chosen_readers(options, settings),
@@ -149,7 +143,7 @@ def _run_online(options: argparse.Namespace) -> int:
     values = {name: getattr(options, name) for name in ("tasks", "seed", "size", "scale", "workers")}
     values = {name: value for name, value in values.items() if value is not None}
     values["long_screens"] = options.long_screens
-    settings = _agent(options)
+    settings = chosen_agent(options)
     values["readers"] = chosen_readers(options, settings)
     with places(options, run_of_agent(settings)):
         evaluate_online(settings, options.output, make_console(), controls=_controls(options), **values)
@@ -187,8 +181,7 @@ def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
     recipe = earlier.recipe_of(Path(run)) if is_written else None
     if is_written and recipe is None:  # its own command has a problem, or writes an agent file
         return
-    settings = _agent(options, recipe)
-    _variants(settings, options)
+    settings = chosen_agent(options, recipe)
     controls_of(settings.text_inputs if recipe is None else text_inputs_of(recipe.data), _controls(options))
 
 
@@ -209,20 +202,9 @@ def _verify_benchmark(options: argparse.Namespace, earlier: "Earlier") -> None:
     benchmark.episode_groups()
 
 
-def _agent(options: argparse.Namespace, recipe: "Recipe | None" = None) -> "AgentSettings":
-    """`recipe`: that of a run that does not exist yet."""
-    return chosen_agent(options, recipe)
-
-
 def _controls(options: argparse.Namespace) -> bool | list[str]:
-    return not options.no_controls if options.controls is None else options.controls
-
-
-def _variants(settings: "AgentSettings", options: argparse.Namespace) -> list[str]:
-    variants = ["constrained"] if options.constrained else []
-    if set(variants) - set(settings.VARIANTS):
-        options.parser.error(f"--constrained: agent {settings.agent} does not support constrained decoding")
-    return variants
+    """All, none or those of these names."""
+    return options.controls is None or (options.controls != [_NONE] and options.controls)
 
 
 def _benchmark(options: argparse.Namespace) -> "Benchmark":

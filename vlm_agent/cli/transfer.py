@@ -14,7 +14,7 @@ Auto-UI):
 
   vlm-agent train --config RECIPE --data.mixture '{install: 0, google_apps: 0, single: 0, web_shopping: 0}' \\
     --output runs/general
-  vlm-agent evaluate --checkpoint runs/general --shards DIR --no-controls --output evaluations/general
+  vlm-agent evaluate --checkpoint runs/general --shards DIR --controls none --output evaluations/general
   …
   vlm-agent transfer evaluations/* --output transfer
 

@@ -80,7 +80,7 @@ def _controls(identity: Mapping[str, Any], chosen: Sequence[str]) -> list[str]:
     every = controls_of(identity["text_inputs"])
     if tuple(chosen) == every:
         return []
-    return ["--controls", *chosen] if chosen else ["--no-controls"]
+    return ["--controls", *(chosen or ("none",))]
 
 
 def _note(file: str, content: Mapping[str, Any]) -> str:

@@ -182,7 +182,9 @@ def can_run_kernel(query: torch.Tensor, dropout: float = 0.0) -> bool:
 
 def _obstacle(dtype: torch.dtype, head: int, dropout: float, capability: tuple[int, int]) -> str | None:
     if dtype not in _HALF:
-        return f"it supports bfloat16 and float16, and the states are {dtype}; training.bf16 and --bf16 change that"
+        return (
+            f"it supports bfloat16 and float16, and the states are {dtype}; training.bf16 and --agent.bf16 change that"
+        )
     if capability < SMALLEST_CAPABILITY:
         return "it needs compute capability 8.0 (A100, RTX 30 and later), and this GPU has {}.{}".format(*capability)
     if head > LARGEST_HEAD or head % HEAD_MULTIPLE:

@@ -393,7 +393,8 @@ def test_an_evaluation_reports_identical_goals_and_its_predictions_can_be_refere
     def evaluate(name: str, output: Path, url: str, references: dict) -> dict:
         file = tmp_path / f"{name}.yaml"
         file.write_text(json.dumps(agent | {"endpoint": url, "references": references | {"encoder": str(encoder)}}))
-        command = ["evaluate", "--agent", str(file), "--shards", str(scored), "--output", str(output), "--no-controls"]
+        command = ["evaluate", "--agent", str(file), "--shards", str(scored), "--output", str(output)]
+        command += ["--controls", "none"]
         status = main(command)
         printed = capsys.readouterr()
         return {"status": status, "out": printed.out, "err": printed.err}

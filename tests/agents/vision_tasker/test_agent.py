@@ -364,7 +364,8 @@ def test_an_evaluation_lists_wrong_elements_and_scores_boxes(tmp_path):
         path.write_text(
             json.dumps({"agent": "vision_tasker", "endpoint": url, "model": "m", "concurrency": 1, "screen": "html"})
         )
-        command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output), "--no-controls"]
+        command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output)]
+        command += ["--controls", "none"]
         assert main(command) == OK
     rows = read_predictions(output / "predictions.parquet")
     assert (rows[0].box, rows[1].predicted) == (tiny.ELEMENTS[1].box, None)

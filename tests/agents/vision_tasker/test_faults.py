@@ -45,7 +45,7 @@ def test_a_killed_evaluation_against_a_failing_server_gives_the_answers_of_one_w
         settings = {"agent": "vision_tasker", "screen": "html", "endpoint": url, "model": "m", "concurrency": 4}
         path.write_text(json.dumps(settings | {"attempts": 4, "timeout": 1.0}))
         arguments = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output)]
-        return [sys.executable, "-c", COMMAND, *arguments, "--no-controls"]
+        return [sys.executable, "-c", COMMAND, *arguments, "--controls", "none"]
 
     calm = Faults(Calls(ChatEndpoint("http://a:1", "m"), reference / "calls"), scripted, seed=0, fault_share=0.0)
     with serving(calm) as (url, _):

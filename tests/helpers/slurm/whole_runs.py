@@ -33,7 +33,7 @@ def in_one_process(recipe: Path, *options: str) -> Path:
     """The run folder of a recipe that is trained and evaluated here, with `options` of the evaluation."""
     run = yaml.safe_load(recipe.read_text())["output"]
     assert main(["train", "--config", str(recipe)]) == 0
-    words = ["--checkpoint", run, "--shards", "shards", "--output", f"{run}/evaluation", "--no-controls"]
+    words = ["--checkpoint", run, "--shards", "shards", "--output", f"{run}/evaluation", "--controls", "none"]
     assert main(["evaluate", *words, *options]) == 0
     return Path(run).resolve()
 

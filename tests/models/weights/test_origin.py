@@ -122,7 +122,7 @@ def moved(on_folder, tmp_path):
 
 def evaluate(folder, *options: str) -> int:
     words = ["--checkpoint", str(folder / "run"), "--shards", str(folder / "shards"), "--split", "train"]
-    return main(["evaluate", *words, "--no-controls", "--output", str(folder / "out"), *options])
+    return main(["evaluate", *words, "--controls", "none", "--output", str(folder / "out"), *options])
 
 
 def test_a_run_is_loaded_from_any_folder_though_its_recipe_named_a_relative_base(on_folder, tmp_path, monkeypatch):

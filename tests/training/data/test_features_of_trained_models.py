@@ -87,7 +87,7 @@ def test_an_adapter_remembers_the_features_of_its_training_in_runs_checkpoints_a
 @pytest.mark.parametrize(("features", "complaint"), [("other", "of another checkpoint"), ("float32", "in bfloat16")])
 def test_an_adapter_is_not_evaluated_on_other_features(folder, tmp_path, features, complaint, capsys):
     command = ["evaluate", "--checkpoint", str(folder / "run"), "--shards", str(folder / "shards"), "--split", "train"]
-    where = ["--agent.features", str(folder / features), "--no-controls", "--output", str(tmp_path / "out")]
+    where = ["--agent.features", str(folder / features), "--controls", "none", "--output", str(tmp_path / "out")]
     assert main([*command, *where]) == FAILED
     assert complaint in capsys.readouterr().err
 

@@ -238,7 +238,7 @@ def test_a_chat_endpoint_is_asked_with_the_lines_of_training(agent):
 
 def test_evaluate_reports_the_share_of_identical_goals(run, tmp_path, capsys):
     shards = tiny.write_shards(tmp_path / "shards", TEST, "test")
-    words = ["--agent", str(run), "--shards", str(shards), "--output", str(tmp_path / "out"), "--no-controls"]
+    words = ["--agent", str(run), "--shards", str(shards), "--output", str(tmp_path / "out"), "--controls", "none"]
     assert main(["evaluate", *words]) == OK
     counts = read_checked(tmp_path / "out" / "metrics.json", "")["trained"]["about"]["references"]
     assert (counts["episodes"], counts["episodes_with_an_identical_goal"]) == (2, 1)

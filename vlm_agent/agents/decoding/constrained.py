@@ -45,7 +45,7 @@ class Constrained:
         if not language.has_ending:
             raise UserError(
                 f"{type(language).__name__} does not define ending(), which constrained decoding needs; decode freely "
-                "(without --constrained), or choose another action language"
+                "(without --agent.constrained), or choose another action language"
             )
         self._bytes, self._drops_space = token_bytes(tokenizer)
         self._ending, self._limits = language.ending if ending is None else ending, limits

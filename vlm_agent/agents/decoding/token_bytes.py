@@ -32,7 +32,7 @@ def token_bytes(tokenizer: PreTrainedTokenizerBase) -> tuple[list[bytes | None],
         raise CheckpointError(
             f"constrained decoding needs a tokenizer that can write every byte; this one, {type(tokenizer).__name__}, "
             f"is {backend['model']['type']} without bytes (decoder: {', '.join(steps) or 'none'}); decode freely, "
-            "without --constrained"
+            "without --agent.constrained"
         )
     tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     table: list[bytes | None] = [pieces(token) for token in tokens]

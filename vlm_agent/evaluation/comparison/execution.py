@@ -164,4 +164,4 @@ def _words(stage: Stage) -> list[str]:
         return [*stage.words]
     from vlm_agent.models.weights.precision import has_bf16
 
-    return [*stage.words, *(["--bf16"] if has_bf16() else [])]
+    return [*stage.words, *(["--agent.bf16", "true"] if has_bf16() else [])]

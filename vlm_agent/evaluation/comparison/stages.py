@@ -231,14 +231,14 @@ class Stages:
         yield from self._training(SERVED, served.recipe, served.overrides, seed)
 
     def _evaluations(self, key: str, agent: Contestant, seed: int) -> Iterator[Stage]:
-        controls = ["--controls", *agent.controls] if agent.controls else ["--no-controls"]
+        controls = ["--controls", *(agent.controls or ["none"])]
         benchmark = self.layout.benchmark(self.comparison.benchmark)
         data: list[Any] = [] if benchmark is None else ["--benchmark", find_shipped(benchmark)]
         data += ["--shards", self.layout.shards_at(agent.scale)]
         if self.layout.groups is not None:
             data += ["--groups", self.layout.groups]
         yield self._evaluation(OFFLINE, key, agent, seed, [*data, "--limit", self.sizes.episodes, *controls])
-        tasks = ["--tasks", self.sizes.tasks, "--seed", self.comparison.online_seed, "--no-controls"]
+        tasks = ["--tasks", self.sizes.tasks, "--seed", self.comparison.online_seed, "--controls", "none"]
         if agent.scale != 1:
             tasks += ["--scale", agent.scale]
         yield self._evaluation(ONLINE, key, agent, seed, ["--online", *tasks])

@@ -30,6 +30,6 @@ def _bfloat16() -> str:
 BFLOAT16 = Check(
     _bfloat16,
     "a matrix product in bfloat16 against float32",
-    ("train with training.bf16", "evaluate --bf16"),
-    "train with `--training.bf16 false` (or auto), evaluate without --bf16",
+    ("train with training.bf16", "evaluate --agent.bf16 true"),
+    "train with `--training.bf16 false` (or auto), evaluate without --agent.bf16",
 )
