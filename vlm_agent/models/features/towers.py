@@ -124,16 +124,13 @@ class Tower:
     options: dict[str, Any] = field(default_factory=dict)
 
     def shape(self, settings: FeatureSettings) -> tuple[int, int]:
-        config = self._configuration(settings)
-        return self._shape(settings, config, self._preprocessing(settings, config))
+        return self._shape(settings, *self._read(settings))
 
     def digest(self, settings: FeatureSettings) -> str:
-        config = self._configuration(settings, reads_files=True)
-        return self._digest(settings, config, self._preprocessing(settings, config, True), self._tensors(settings))
+        return self._digest(settings, *self._read(settings, reads_files=True), self._tensors(settings))
 
     def load(self, settings: FeatureSettings, device: torch.device, precision: str) -> Extractor:
-        config = self._configuration(settings, reads_files=True)
-        preprocessing = self._preprocessing(settings, config, reads_files=True)
+        config, preprocessing = self._read(settings, reads_files=True)
         tensors = self._tensors(settings)
         digest = self._digest(settings, config, preprocessing, tensors)
         model: Any = self._model(settings, config, tensors)
@@ -156,30 +153,27 @@ class Tower:
     def checkpoint(self, settings: FeatureSettings) -> str:
         return self.published.checkpoint if settings.checkpoint is None else settings.checkpoint
 
-    def _configuration(self, settings: FeatureSettings, reads_files: bool = False) -> Any:
-        """The tower's configuration, or of the default checkpoint its sizes alone unless `reads_files`."""
-        published = self.published
+    def _read(self, settings: FeatureSettings, reads_files: bool = False) -> tuple[Any, Preprocessing]:
+        """The tower's configuration and its preprocessing; of the default checkpoint, unless `reads_files`, its sizes
+        alone."""
+        published, checkpoint = self.published, self.checkpoint(settings)
         if settings.checkpoint is None and not reads_files:
-            return SimpleNamespace(
-                image_size=published.image_size, patch_size=published.patch_size, hidden_size=published.width
-            )
-        config = CheckpointFiles(self.checkpoint(settings)).configuration()
+            sizes = {"image_size": published.image_size, "patch_size": published.patch_size}
+            return SimpleNamespace(**sizes, hidden_size=published.width), self._preprocessing(published.image_size)
+        files = CheckpointFiles(checkpoint)
+        config = files.configuration()
         if config.model_type not in self.model_types:
             raise CheckpointError(
-                f"checkpoint {self.checkpoint(settings)!r} is a {config.model_type}; extractor "
-                f"{settings.extractor} reads {', '.join(self.model_types)}"
+                f"checkpoint {checkpoint!r} is a {config.model_type}; extractor {settings.extractor} reads "
+                f"{', '.join(self.model_types)}"
             )
-        return getattr(config, "vision_config", config)
-
-    def _preprocessing(self, settings: FeatureSettings, config: Any, reads_files: bool = False) -> Preprocessing:
-        default = self._published_preprocessing(config.image_size)
-        if settings.checkpoint is None and not reads_files:
-            return default
-        files = CheckpointFiles(self.checkpoint(settings))
+        tower = getattr(config, "vision_config", config)
         content = processor_content(files.optional(PREPROCESSOR), files.optional(PROCESSOR))
-        return read_preprocessing(content, default, f"{PREPROCESSOR} of {files.name}")
+        return tower, read_preprocessing(
+            content, self._preprocessing(tower.image_size), f"{PREPROCESSOR} of {checkpoint}"
+        )
 
-    def _published_preprocessing(self, image_size: int) -> Preprocessing:
+    def _preprocessing(self, image_size: int) -> Preprocessing:
         """The preprocessing of the published processors, at the size that the tower was trained with."""
         if not self.crops:
             return Preprocessing((image_size, image_size), None, self.resample, self.mean, self.std)
