@@ -80,7 +80,7 @@ def attention(lengths: list[int], device: str, dtype: torch.dtype) -> dict:
     bounds = torch.tensor([0, *lengths], device=device, dtype=torch.int32).cumsum(0, dtype=torch.int32)
     query, key, value = torch.randn(3, sum(lengths), HEADS, WIDTH // HEADS, device=device, dtype=dtype)
     one = [tensor.transpose(0, 1).unsqueeze(0) for tensor in (query, key, value)]
-    layer, segments = nn.Module(), Bounds.of(bounds)
+    layer, segments = nn.Module(), Bounds(tuple(bounds.tolist()), bounds)
 
     def loop() -> torch.Tensor:
         parts = [tensor.split(bounds.diff().tolist(), dim=2) for tensor in one]

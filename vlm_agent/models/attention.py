@@ -46,11 +46,6 @@ class Bounds:
     device: torch.Tensor
 
     @classmethod
-    def of(cls, cu_seqlens: torch.Tensor) -> "Bounds":
-        """`cu_seqlens` (segments + 1,), on any device; its values are read back once."""
-        return cls(tuple(cu_seqlens.tolist()), cu_seqlens.to(torch.int32))
-
-    @classmethod
     def on(cls, device: torch.device, cu_seqlens: np.ndarray) -> "Bounds":
         """`cu_seqlens` (segments + 1,) of the host; nothing waits for the device."""
         return cls(tuple(cu_seqlens.tolist()), to_device(cu_seqlens, device, torch.int32))

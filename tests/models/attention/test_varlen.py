@@ -2,6 +2,7 @@
 
 import logging
 
+import numpy as np
 import pytest
 import torch
 from helpers import tiny
@@ -26,7 +27,7 @@ def states(heads: int = 4, key_heads: int = 2, dtype: torch.dtype = torch.float3
 
 
 def bounds() -> Bounds:
-    return Bounds.of(torch.tensor([0, *LENGTHS]).cumsum(0))
+    return Bounds.on(torch.device("cpu"), np.cumsum([0, *LENGTHS]))
 
 
 @pytest.mark.parametrize("causal", [True, False])

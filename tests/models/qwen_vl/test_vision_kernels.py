@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 from helpers import tiny
@@ -96,7 +97,7 @@ def test_bounds_are_read_back_once_and_all_layers_use_them(name, monkeypatch):
 def test_segments_of_unlike_length_are_attended_to_apart():
     torch.manual_seed(0)
     lengths = [3, 5, 3, 1, 5, 3]
-    bounds = Bounds.of(torch.tensor([0, *lengths]).cumsum(0))
+    bounds = Bounds.on(torch.device("cpu"), np.cumsum([0, *lengths]))
     query, key, value = torch.randn(3, 1, 2, sum(lengths), 8).requires_grad_().unbind()
     output, _ = within_segments(torch.nn.Module(), query, key, value, None, segment_bounds=bounds, is_causal=False)
     parts = zip(*(tensor.split(lengths, dim=2) for tensor in (query, key, value)), strict=True)

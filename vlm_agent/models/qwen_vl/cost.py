@@ -1,6 +1,5 @@
 """The cost of Qwen2-VL, Qwen2.5-VL and Qwen3-VL: the sizes of their vision towers, their FLOPs and activations."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -62,11 +61,9 @@ def _squares(length: int, window: int) -> int:
 
 
 class QwenVLCost(DecoderOnlyCost):
-    """`tower`: reads the tower's shape from `config.vision_config`; one of the functions below."""
-
-    def __init__(self, config: PretrainedConfig, tower: Callable[[PretrainedConfig], TowerShape]) -> None:
+    def __init__(self, config: PretrainedConfig) -> None:
         super().__init__(config.text_config)
-        self.tower = tower(config.vision_config)
+        self.tower = tower_shape(config.vision_config)
 
     def screen_flops(self, size: tuple[int, int], train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
         return tower_flops(self.tower, train, rank, self._patches(size), checkpointing)
@@ -107,41 +104,25 @@ def tower_flops(tower: TowerShape, train: TrainedParts, rank: int, size: tuple[i
     return stem + layers + deepstack + merger + again
 
 
-def _common(config: PretrainedConfig) -> dict[str, int]:
-    return {
-        "layers": config.depth,
-        "patch": config.patch_size,
-        "patch_values": config.in_channels * config.temporal_patch_size * config.patch_size**2,
-        "merge": config.spatial_merge_size,
-    }
-
-
-def qwen2_tower(config: PretrainedConfig) -> TowerShape:
-    width = config.embed_dim
+def tower_shape(config: PretrainedConfig) -> TowerShape:
+    """`config`: of the tower. Qwen2-VL's has other names for widths; a window is Qwen2.5-VL's, deepstack Qwen3-VL's."""
+    patch, merge = config.patch_size, config.spatial_merge_size
+    if hasattr(config, "embed_dim"):
+        width, mlp, outputs = config.embed_dim, int(config.embed_dim * config.mlp_ratio), config.hidden_size
+    else:
+        width, mlp, outputs = config.hidden_size, config.intermediate_size, config.out_hidden_size
+    window = getattr(config, "window_size", None)
     return TowerShape(
-        width=width, mlp=int(width * config.mlp_ratio), gated=False, outputs=config.hidden_size, **_common(config)
-    )
-
-
-def qwen2_5_tower(config: PretrainedConfig) -> TowerShape:
-    return TowerShape(
-        width=config.hidden_size,
-        mlp=config.intermediate_size,
-        gated=True,
-        outputs=config.out_hidden_size,
+        layers=config.depth,
+        width=width,
+        mlp=mlp,
+        gated=config.hidden_act == "silu",
+        patch=patch,
+        patch_values=config.in_channels * config.temporal_patch_size * patch**2,
+        merge=merge,
+        outputs=outputs,
+        deepstack=len(getattr(config, "deepstack_visual_indexes", ())),
         # Rounded as in the model: a whole number of tokens a side.
-        window=config.window_size // config.spatial_merge_size // config.patch_size * config.spatial_merge_size,
-        full_layers=len(set(config.fullatt_block_indexes) & set(range(config.depth))),
-        **_common(config),
-    )
-
-
-def qwen3_tower(config: PretrainedConfig) -> TowerShape:
-    return TowerShape(
-        width=config.hidden_size,
-        mlp=config.intermediate_size,
-        gated=False,
-        outputs=config.out_hidden_size,
-        deepstack=len(config.deepstack_visual_indexes),
-        **_common(config),
+        window=None if window is None else window // merge // patch * merge,
+        full_layers=len({*getattr(config, "fullatt_block_indexes", ())} & {*range(config.depth)}),
     )

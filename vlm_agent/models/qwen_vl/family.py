@@ -1,7 +1,7 @@
 """The Qwen-VL family: Qwen2-VL, Qwen2.5-VL and Qwen3-VL."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from vlm_agent.models.attention import choose_attention
 from vlm_agent.models.decoding import CACHE, CausalDecoder, growing_cache
 from vlm_agent.models.family import ModelFamily, Processor, source_of, write_tokenizer_of_servers
 from vlm_agent.models.pretrained import source_configuration
-from vlm_agent.models.qwen_vl.cost import QwenVLCost, TowerShape, qwen2_5_tower, qwen2_tower, qwen3_tower
+from vlm_agent.models.qwen_vl.cost import QwenVLCost
 from vlm_agent.models.qwen_vl.model import (
     Qwen2_5_VLForConditionalGeneration,
     Qwen2VLForConditionalGeneration,
@@ -89,7 +89,6 @@ MIN_PIXELS, MAX_PIXELS = 56 * 56, 1280 * 28 * 28
 @dataclass(frozen=True)
 class QwenVLFamily(ModelFamily):
     model: type[PreTrainedModel]
-    tower: Callable[[PretrainedConfig], TowerShape]
     special_tokens: tuple[str, ...] = SPECIAL_TOKENS
 
     def configure(self, recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
@@ -128,7 +127,7 @@ class QwenVLFamily(ModelFamily):
         return QwenVLDecoder(model)
 
     def cost(self, config: PretrainedConfig) -> QwenVLCost:
-        return QwenVLCost(config, self.tower)
+        return QwenVLCost(config)
 
 
 def _pixel_limits(config: PretrainedConfig) -> tuple[int, int]:
@@ -163,6 +162,6 @@ def _from_tokenizer(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> 
     return {"text_config": text, "image_token_id": tokenizer.convert_tokens_to_ids(IMAGE_TOKEN)}
 
 
-QWEN2_VL = QwenVLFamily(Qwen2VLForConditionalGeneration, qwen2_tower)
-QWEN2_5_VL = QwenVLFamily(Qwen2_5_VLForConditionalGeneration, qwen2_5_tower)
-QWEN3_VL = QwenVLFamily(Qwen3VLForConditionalGeneration, qwen3_tower)
+QWEN2_VL = QwenVLFamily(Qwen2VLForConditionalGeneration)
+QWEN2_5_VL = QwenVLFamily(Qwen2_5_VLForConditionalGeneration)
+QWEN3_VL = QwenVLFamily(Qwen3VLForConditionalGeneration)
