@@ -121,7 +121,7 @@ def _needs_package(folder: Path, recipe: Recipe) -> str | None:
         return f"its prompts are sentences of kind {data.sentences}"
     if data.references is not None:
         return "its prompts have demonstrations that vlm-agent finds"
-    if data.coat.read or data.plan.read:
+    if LineThoughts.of(data).reads_texts:
         return "its prompts have texts that vlm-agent writes"
     return None
 
@@ -223,8 +223,7 @@ def _turns(sentences: TrajectorySentences) -> str:
 
 def _answers(sentences: TrajectorySentences) -> str:
     """What an answer has before its action."""
-    thoughts = sentences.thoughts
-    names = [*thoughts.plans.parts.learned, *thoughts.parts.learned]
+    names = sentences.thoughts.learned_names
     if not names:
         return "An answer is one action."
     return f"An answer has a line each for {', '.join(names)}; its last line is the action."

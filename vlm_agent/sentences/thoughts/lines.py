@@ -44,9 +44,18 @@ class LineThoughts:
         return cls(data.coat, PlanLines(data.plan))
 
     @property
+    def learned_names(self) -> tuple[str, ...]:
+        """The parts of the lines before the action of an answer."""
+        return (*self.plans.parts.learned, *self.parts.learned)
+
+    @property
     def before_action(self) -> int:
         """The number of lines before the action of an answer."""
-        return len(self.plans.parts.learned) + len(self.parts.learned)
+        return len(self.learned_names)
+
+    @property
+    def reads_texts(self) -> bool:
+        return bool(self.parts.read or self.plans.parts.read)
 
     def at(self, is_first: bool) -> Self:
         """The lines of an answer at the first step of an episode, or at a later one."""
