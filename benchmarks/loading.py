@@ -29,7 +29,7 @@ from vlm_agent.evaluation.offline.parts import Parts
 from vlm_agent.evaluation.offline.run import passes_of, predict
 from vlm_agent.files.jobs import ArrayTask
 from vlm_agent.models.decoding import Prefill, growing_cache
-from vlm_agent.models.qwen_vl.processor import CHAT_TURNS, QwenVLCollator
+from vlm_agent.models.qwen_vl.model import CHAT_TURNS, QwenVLCollator
 from vlm_agent.sentences import IGNORED
 from vlm_agent.sentences.image_sizes import FittedScreens
 from vlm_agent.sentences.trajectory import TrajectorySentences

@@ -114,6 +114,6 @@ def run_process(command: list, threads: int) -> dict:
 
 def system_words() -> str:
     """What our conversations tell the model before the goal."""
-    from vlm_agent.models.qwen_vl.processor import CHAT_TURNS
+    from vlm_agent.models.qwen_vl.model import CHAT_TURNS
 
     return CHAT_TURNS.start.partition(_SYSTEM_TURN[0])[2].partition(_SYSTEM_TURN[1])[0]

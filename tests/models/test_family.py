@@ -12,7 +12,7 @@ from vlm_agent.errors import UserError
 from vlm_agent.models.family import processor_of
 from vlm_agent.models.llama_vit.family import collate
 from vlm_agent.models.qwen_vl.family import MAX_PIXELS, MIN_PIXELS
-from vlm_agent.models.qwen_vl.processor import CHAT_TURNS, QwenVLCollator
+from vlm_agent.models.qwen_vl.model import CHAT_TURNS, QwenVLCollator
 from vlm_agent.models.qwen_vl_2023 import QWEN_2023
 from vlm_agent.sentences.image_sizes import FittedScreens, FixedScreens
 from vlm_agent.sentences.templates import PLAIN

@@ -8,7 +8,7 @@ from helpers.data.thoughts import ALL, with_texts
 from pydantic import ValidationError
 
 from vlm_agent.episodes import without_pixels
-from vlm_agent.models.qwen_vl.processor import CHAT_TURNS
+from vlm_agent.models.qwen_vl.model import CHAT_TURNS
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from vlm_agent.action_languages import LANGUAGES, language_settings
 from vlm_agent.episodes import Action, Episode, Step, UiElement, without_pixels
-from vlm_agent.models.qwen_vl.processor import CHAT_TURNS
+from vlm_agent.models.qwen_vl.model import CHAT_TURNS
 from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.recipe.plan import PlanRecipe
 from vlm_agent.sentences.elements import ElementSentences

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from vlm_agent.episodes import Action, Episode
 from vlm_agent.errors import UserError
-from vlm_agent.models.qwen_vl.processor import CHAT_TURNS
+from vlm_agent.models.qwen_vl.model import CHAT_TURNS
 from vlm_agent.models.qwen_vl_2023 import QWEN_2023
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence
 from vlm_agent.sentences.image_sizes import FittedScreens

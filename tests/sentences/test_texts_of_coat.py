@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from vlm_agent.action_languages import language_settings
 from vlm_agent.episodes import Episode, recorded_screen
 from vlm_agent.errors import UserError
-from vlm_agent.models.qwen_vl.processor import CHAT_TURNS
+from vlm_agent.models.qwen_vl.model import CHAT_TURNS
 from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.sentences import IGNORED, ROLES, Sentence
 from vlm_agent.sentences.steps import PLAN, StepSentences, TooLongError

@@ -16,7 +16,7 @@ from vlm_agent.action_languages import language_settings
 from vlm_agent.episodes import Episode
 from vlm_agent.models.build import load_sentences
 from vlm_agent.models.llama_vit.family import collate
-from vlm_agent.models.qwen_vl.processor import CHAT_TURNS
+from vlm_agent.models.qwen_vl.model import CHAT_TURNS
 from vlm_agent.models.run_layout import base_folder
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.steps import StepSentences

@@ -18,7 +18,7 @@ from vlm_agent.geometry import TAP_DISTANCE
 from vlm_agent.models import build
 from vlm_agent.models import pretrained as sources
 from vlm_agent.models.family import processor_of
-from vlm_agent.models.qwen_vl.processor import CHAT_TURNS
+from vlm_agent.models.qwen_vl.model import CHAT_TURNS
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences.image_sizes import FittedScreens, FixedScreens
 from vlm_agent.sentences.templates import PLAIN

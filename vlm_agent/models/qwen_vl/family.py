@@ -18,12 +18,15 @@ from vlm_agent.models.family import ModelFamily, Processor, source_of, write_tok
 from vlm_agent.models.pretrained import source_configuration
 from vlm_agent.models.qwen_vl.cost import QwenVLCost
 from vlm_agent.models.qwen_vl.model import (
+    CHAT_TURNS,
+    IMAGE_TOKEN,
+    SPECIAL_TOKENS,
     Qwen2_5_VLForConditionalGeneration,
     Qwen2VLForConditionalGeneration,
     Qwen3VLForConditionalGeneration,
+    QwenVLCollator,
     ReadsScreens,
 )
-from vlm_agent.models.qwen_vl.processor import CHAT_TURNS, IMAGE_TOKEN, SPECIAL_TOKENS, QwenVLCollator
 from vlm_agent.models.qwen_vl.vision_kernels import use_fast_kernels
 from vlm_agent.recipe.model import ModelRecipe
 from vlm_agent.sentences import SCREEN_TOKEN, Sentence
