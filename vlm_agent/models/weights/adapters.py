@@ -134,7 +134,7 @@ def save_trained_weights(
 ) -> None:
     """The adapter of a PeftModel, the whole of any other model; safetensors only, in files of `SHARD_SIZE`.
 
-    `state`: weights in place of the model's own (`zero3.state_for_saving`). `base`: the name on the hub of the model
+    `state`: weights in place of the model's own (`state_for_saving`). `base`: the name on the hub of the model
     under an adapter; None: the name that it was loaded by, unless that is a folder, which exists on this machine alone.
     """
     if isinstance(model, PeftModel):
