@@ -301,7 +301,8 @@ def _around_t5(source: Source, config: AutoUiConfig, recipe: ModelRecipe) -> Aut
 def copy_coordinates(
     base: str, model: AutoUi, tokenizer: PreTrainedTokenizerBase, language: LanguageVocabulary
 ) -> None:
-    """Copies to each coordinate of `language` the embedding of the base's nearest one on the same axis, in place.
+    """Copies to each coordinate of `language` the embedding of the base's nearest one on the same axis, in place: in
+    `phone_vlm_tiny` they lie near the positions that are added to its visual tokens.
 
     Coordinates that the base's vocabulary contains keep the embedding of that token. Call it after
     `copy_word_embeddings`, which checks the base.

@@ -27,6 +27,8 @@ from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import past_of
 
+# Markdown of texts that may hold anything: a goal, a path or a name ends no table, code block or comment.
+
 _SPECIAL = re.compile(r"([\\`*_\[\]|#])")
 _OPTION = re.compile(r"(--[\w.-]+=)?((?:/|~).*)", re.DOTALL)
 

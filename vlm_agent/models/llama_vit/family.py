@@ -96,6 +96,9 @@ class ScreenCache:
 
 
 class LlamaViTCost(DecoderOnlyCost):
+    """The vision tower can be any encoder, so it runs once on the meta device, where nothing is computed, and its
+    products and results are counted."""
+
     def __init__(self, config: LlamaViTConfig) -> None:
         super().__init__(config.text_config)
         self._config = config.to_json_string()

@@ -109,7 +109,8 @@ class QwenVLFamily(ModelFamily):
         return model
 
     def save_for_serving(self, model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-        """Also preprocessor_config.json, the image processor: this model's own limits of pixels, mean and deviation.
+        """The tokenizer with the chat template of `CHAT_TURNS`, greedy decoding that ends with the template's end mark,
+        and preprocessor_config.json, the image processor: this model's own limits of pixels, mean and deviation.
 
         Published checkpoints have such files too. Theirs have other limits of pixels, and a repetition penalty, which
         servers apply unless a request overrides it: a fine-tuned model would see and answer otherwise than in training.

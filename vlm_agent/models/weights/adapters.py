@@ -257,6 +257,12 @@ def count_parameters(model: nn.Module) -> dict[str, dict[str, int]]:
     return counts
 
 
+# Loading and saving under DeepSpeed's ZeRO. ZeRO-3 partitions every weight over the ranks. Weights of a checkpoint are
+# partitioned at loading, so that a model may be larger than one GPU. Random weights are created whole, so that every
+# rank draws the same ones, and are partitioned when training starts. With mixed precision ZeRO-2 and ZeRO-3 train
+# bfloat16 weights and partition float32 copies of them, which the optimiser updates.
+
+
 @contextmanager
 def without_zero3_partitioning(is_wanted: bool) -> Iterator[None]:
     """If `is_wanted`, models created inside are whole on every rank."""
