@@ -5,7 +5,6 @@ A converter is a module:object in `CONVERTERS`; it is imported when a folder is 
 
 import errno
 import json
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +16,6 @@ from vlm_agent.errors import UserError
 from vlm_agent.files import atomic_folder
 from vlm_agent.files.installation import DOCS
 from vlm_agent.files.weight_files import check_file, check_folder
-
-BYTES = {"BF16": 2, "F16": 2, "F32": 4}
-"""Bytes of a number, by the dtypes that are read."""
 
 _NAMED = 5
 
@@ -95,17 +91,12 @@ def architectures(folder: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Stored:
-    """A weight in a file, by the file's header; `dtype` is BF16, F16 or F32."""
+    """A weight in a file, by the file's header; `dtype` as safetensors names it, such as BF16."""
 
     name: str
     file: Path
     shape: tuple[int, ...]
     dtype: str
-
-    @property
-    def size(self) -> int:
-        """In bytes."""
-        return math.prod(self.shape) * BYTES[self.dtype]
 
 
 def refuse(source: Path, name: str, wrong: Sequence[str]) -> None:

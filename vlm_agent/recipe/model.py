@@ -109,37 +109,35 @@ class FeatureSettings(Section):
 SOURCES = ("vlm", "encoder_decoder", "language_model", "vision")
 """The keys of a recipe whose value is a `Source`."""
 
+_ORIGINS = ("base", "vlm", "encoder_decoder", "language_model")
+"""The keys that say where the weights come from; one of them is set."""
+
 _WITH_ALL = {"train", "lora", "dtype"}
+_WITH_TEXT = _WITH_ALL | {"quantisation", "language_model", "word_tokenizer"}
 _KEYS_WITH = {
     "base": _WITH_ALL | {"base", "quantisation"},
     "vlm": _WITH_ALL | {"vlm", "min_pixels", "max_pixels", "word_tokenizer", "quantisation"},
     "encoder_decoder": _WITH_ALL | {"encoder_decoder", "features", "word_tokenizer", "word_embeddings"},
-    "language_model": _WITH_ALL | {"quantisation", "language_model", "word_tokenizer"},
+    "language_model": _WITH_TEXT,
+    "vision": _WITH_TEXT
+    | {"vision", "screen_size", "visual_grid", "image_mean", "image_std"}
+    | {"visual_merge", "visual_norm", "visual_positions", "element_loss"},
 }
-"""The keys that are allowed with each origin."""
-
-_KEYS_WITH_VISION = {
-    *("vision", "screen_size", "visual_grid", "image_mean", "image_std"),
-    *("visual_merge", "visual_norm", "visual_positions", "element_loss"),
-}
-"""The keys that `language_model` allows with `vision` only."""
-
-
-def _excluded_by(origin: str) -> set[str]:
-    """The keys that no recipe of this origin may have."""
-    allowed = _KEYS_WITH[origin] | (_KEYS_WITH_VISION if origin == "language_model" else set())
-    return set().union(*_KEYS_WITH.values(), _KEYS_WITH_VISION) - allowed
-
+"""Origin, or `vision` for a language_model with it → the keys that are allowed."""
 
 _TRAINED_BY_DEFAULT = {
     "vlm": {"projector": "frozen"},
     "encoder_decoder": dict.fromkeys(("projector", "embeddings", "language_model", "norm", "head"), "full"),
+    "language_model": {"projector": "frozen"},
+    "vision": {},
 }
-"""Origin → defaults of `train` that differ. The projector of a `vlm` is trained already; Auto-UI trains every weight
-(section 4.4 of its paper)."""
+"""The same keys → defaults of `train` that differ. The projector of a `vlm` is trained already, a text model has none;
+Auto-UI trains every weight (section 4.4 of its paper)."""
 
-_TRAINED_BY_DEFAULT_OF_TEXT = {"projector": "frozen"}
-"""Defaults of `train` that differ without `vision`: a text model has no projector."""
+
+def _excluded_by(origin: str) -> set[str]:
+    """The keys that no recipe of this origin may have."""
+    return set().union(*_KEYS_WITH.values()) - _KEYS_WITH["vision" if origin == "language_model" else origin]
 
 
 class ModelRecipe(Section):
@@ -156,7 +154,7 @@ class ModelRecipe(Section):
     format. Keys that describe the model are not allowed with it.
     """
 
-    REPLACES = {origin: _excluded_by(origin) for origin in _KEYS_WITH}  # noqa: RUF012
+    REPLACES = {origin: _excluded_by(origin) for origin in _ORIGINS}  # noqa: RUF012
 
     base: str | None = None
     vlm: Source | None = None
@@ -186,16 +184,13 @@ class ModelRecipe(Section):
     def _default_of_train(cls, content: Any) -> Any:
         """The defaults of `train` depend on the origin."""
         if isinstance(content, dict) and isinstance(train := content.get("train", {}), dict):
-            if content.get("language_model") is not None and content.get("vision") is None:
-                return content | {"train": _TRAINED_BY_DEFAULT_OF_TEXT | train}
-            for origin, defaults in _TRAINED_BY_DEFAULT.items():
-                if content.get(origin) is not None:
-                    return content | {"train": defaults | train}
+            given = [kind for kind in reversed(_TRAINED_BY_DEFAULT) if content.get(kind) is not None]
+            return content | {"train": _TRAINED_BY_DEFAULT[given[0]] | train} if given else content
         return content
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
-        origins = [name for name in _KEYS_WITH if getattr(self, name) is not None]
+        origins = [name for name in _ORIGINS if getattr(self, name) is not None]
         if len(origins) != 1 or (self.vision is not None and self.language_model is None):
             raise ValueError(
                 "set one of base, vlm, encoder_decoder or language_model; with vision, language_model sees pixels"
@@ -243,7 +238,7 @@ class ModelRecipe(Section):
     @property
     def origin(self) -> str:
         """Which of `base`, `vlm`, `encoder_decoder` and `language_model` (with or without `vision`) is set."""
-        return next(name for name in _KEYS_WITH if getattr(self, name) is not None)
+        return next(name for name in _ORIGINS if getattr(self, name) is not None)
 
     @property
     def is_text(self) -> bool:
@@ -252,7 +247,7 @@ class ModelRecipe(Section):
 
     @property
     def _allowed(self) -> set[str]:
-        return _KEYS_WITH[self.origin] | (set() if self.vision is None else _KEYS_WITH_VISION)
+        return _KEYS_WITH[self.origin if self.vision is None else "vision"]
 
     @model_serializer(mode="wrap")
     def _allowed_keys(self, serialise: SerializerFunctionWrapHandler) -> dict:

@@ -14,7 +14,6 @@ from transformers import Qwen2Config
 from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 
 from vlm_agent.models.conversion import (
-    BYTES,
     CheckpointFormatError,
     Converter,
     Stored,
@@ -271,8 +270,8 @@ def _complaints(stored: Stored, weight: Weight | None, other: Stored | None) -> 
         yield f"{stored.name} is unknown"
     elif stored.shape != weight.shape:
         yield f"{stored.name} has shape {stored.shape}, where config.json asks for {weight.shape}"
-    elif stored.dtype not in BYTES:
-        yield f"{stored.name} is {stored.dtype}, not one of {', '.join(BYTES)}"
+    elif stored.dtype not in _DTYPES:
+        yield f"{stored.name} is {stored.dtype}, not one of {', '.join(_DTYPES)}"
     if other is not None:
         yield f"{stored.name} is both in {other.file.name} and in {stored.file.name}"
 
