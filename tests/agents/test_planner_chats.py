@@ -15,7 +15,7 @@ from vlm_agent.action_languages.element_index import ElementIndexLanguage
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
 from vlm_agent.agents.dynamic_planning.prompts import PROMPTS
 from vlm_agent.agents.dynamic_planning.reading import read_verdict, split_thought
-from vlm_agent.agents.llm.references.sources import ReferencesError
+from vlm_agent.agents.examples.nearest import ReferencesError
 from vlm_agent.agents.llm.replies import read_plan
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import DatasetError, UserError

@@ -3,7 +3,7 @@
 import pytest
 from helpers import tiny
 
-from vlm_agent.agents.llm.demonstrations import Demonstrations
+from vlm_agent.agents.examples.store import Demonstrations
 from vlm_agent.agents.vision_tasker import VisionTaskerSettings
 from vlm_agent.cli import OK, main
 

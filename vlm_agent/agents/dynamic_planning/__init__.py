@@ -13,10 +13,10 @@ from vlm_agent.action_languages import ChosenLanguage, LanguageSettings, languag
 from vlm_agent.agents.dynamic_planning.modes import MODES, Mode
 from vlm_agent.agents.dynamic_planning.plans import read_plans
 from vlm_agent.agents.dynamic_planning.prompts import EXAMPLES, OF_REFERENCES, PROMPTS, PlannerPrompts, read_examples
+from vlm_agent.agents.examples import ReferenceSettings
 from vlm_agent.agents.lessons import Lesson
 from vlm_agent.agents.llm.prompted import PromptedSettings
 from vlm_agent.agents.llm.prompts import PromptError
-from vlm_agent.agents.llm.references import ReferenceSettings
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of
@@ -38,7 +38,7 @@ class DynamicPlanningSettings(PromptedSettings):
     4). `examples`: few_shot, their number (default 4). `feedback`: reflexion, and required there.
 
     `screen`, `past`, `plans`, `max_tokens`: see `DynamicPlanningAgent`; `plans` is a file (`plans.py`). `references`:
-    similar episodes in the planning call (`llm/references`).
+    similar episodes in the planning call (`examples`).
     """
 
     agent: str = "dynamic_planning"

@@ -22,7 +22,7 @@ from vlm_agent.agents.decoding.greedy import (
     decode_sentence,
     most_likely,
 )
-from vlm_agent.agents.llm.references.of_run import references_of_run
+from vlm_agent.agents.examples.of_run import references_of_run
 from vlm_agent.agents.vlm import BATCH_TOKENS, VlmSettings
 from vlm_agent.episodes import Episode, Screen, without_pixels
 from vlm_agent.errors import UserError

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from vlm_agent.agents.llm.references.encoder import EncoderError, SentenceEncoder, encoder_digest
-from vlm_agent.agents.llm.references.nearest import References
-from vlm_agent.agents.llm.references.sources import Reference
+from vlm_agent.agents.examples.encoder import EncoderError, SentenceEncoder, encoder_digest
+from vlm_agent.agents.examples.nearest import Reference, References
 from vlm_agent.datasets.statistics.leakage import normalise
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
@@ -33,7 +32,7 @@ _REMEDY = "restore it from a copy of the run, or train again"
 
 
 @dataclass(frozen=True)
-class Demonstrations:
+class LearnedEpisodes:
     """A `GoalSource` in memory."""
 
     rows: Sequence[Reference]
@@ -71,13 +70,13 @@ class NamedEncoder:
 class RunReferences(ReferenceLines):
     """The lines of the `nearest` demonstrations of a run."""
 
-    nearest: References[Demonstrations]
+    nearest: References[LearnedEpisodes]
 
     @classmethod
     def of(cls, rows: Sequence[Reference], settings: ReferencesRecipe) -> "RunReferences":
         """Raises EncoderError without the encoder."""
         digest = encoder_digest(settings.encoder)
-        return cls(References(Demonstrations(rows), NamedEncoder(settings.encoder), settings.count, digest))
+        return cls(References(LearnedEpisodes(rows), NamedEncoder(settings.encoder), settings.count, digest))
 
     def lines(self, goal: str, without: str) -> list[str]:
         return [reference_line(one.goal, one.actions) for one in self.nearest.nearest(goal, without)]
@@ -145,5 +144,5 @@ def references_of_run(path: Path, settings: ReferencesRecipe | None) -> Referenc
         known = np.array(vectors, np.float32).reshape(len(vectors), -1)
     except ValueError:
         raise DatasetError(f"{path} is damaged (its vectors have several lengths); {_REMEDY}") from None
-    nearest = References(Demonstrations(rows), NamedEncoder(settings.encoder), settings.count, digest, known=known)
+    nearest = References(LearnedEpisodes(rows), NamedEncoder(settings.encoder), settings.count, digest, known=known)
     return RunReferences(nearest)
