@@ -39,6 +39,7 @@ from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import CallError, ChatEndpoint
 from vlm_agent.agents.of_run import grey_screens_of, recipe_of, run_of, text_notes_of
+from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.run import Recipe
@@ -238,7 +239,7 @@ class EndpointSettings(AgentSettings):
     @cached_property
     def _recipe(self) -> Recipe:
         """The recipe of the run in `as_trained`. Raises UserError for a run without chat turns."""
-        return recipe_of(str(self.as_trained), ("trajectory", "elements"), "as_trained")
+        return recipe_of(str(self.as_trained), VlmSettings.SENTENCES, "as_trained")
 
     @property
     def learned_by(self) -> Path | None:
@@ -283,8 +284,9 @@ class EndpointSettings(AgentSettings):
                 "not support; evaluate the run itself, or train with data.plan.plan: learned"
             )
         sentences = load_sentences(Path(self.as_trained), language, LineThoughts.of(data), past_of(data))
-        references = references_of_run(trained(Path(self.as_trained)).references, data.references)
-        sentences = replace(sentences, references=references)
+        if data.references is not None:
+            references = references_of_run(trained(Path(self.as_trained)).references, data.references)
+            sentences = replace(sentences, references=references)
         limit = sentences.max_answer_tokens
         agent = EndpointAgent(
             chat,

@@ -22,7 +22,7 @@ from vlm_agent.files import atomic_write
 from vlm_agent.files.parquet import ParquetWriter, check_columns, open_parquet
 from vlm_agent.models.run_layout import REFERENCES_FILE
 from vlm_agent.recipe.references import ReferencesRecipe
-from vlm_agent.sentences.thoughts.references import NO_REFERENCES, ReferenceLines, reference_line
+from vlm_agent.sentences.thoughts.references import ReferenceLines, reference_line
 
 _ENCODER = b"encoder"
 _SCHEMA = pa.schema(
@@ -118,13 +118,11 @@ def first_of_goals(goals: Sequence[str]) -> list[int]:
     return kept
 
 
-def references_of_run(path: Path, settings: ReferencesRecipe | None) -> ReferenceLines:
+def references_of_run(path: Path, settings: ReferencesRecipe) -> ReferenceLines:
     """The references that `RunReferences.write` wrote. `settings`: `data.references` of the run's recipe.
 
     Raises EncoderError without the encoder of its training, and DatasetError for a damaged file.
     """
-    if settings is None:
-        return NO_REFERENCES
     with open_parquet(path, _REMEDY) as file:
         check_columns(path, file.schema, _SCHEMA, _SCHEMA.names, _REMEDY)
         table, metadata = file.read(), file.schema.metadata or {}

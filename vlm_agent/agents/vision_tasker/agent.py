@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from vlm_agent.agents.agent import Answer, Diagnostics, Turn, Usage
-from vlm_agent.agents.lessons import Lesson, lesson
+from vlm_agent.agents.chats import Chat, chat_of
 from vlm_agent.agents.llm.prompted import PromptedAgent, RepairedCalls, Replies
 from vlm_agent.agents.llm.prompts import numbered_lines, system, user
 from vlm_agent.agents.llm.replies import UnreadReplyError
@@ -162,8 +162,8 @@ def _example(prompts: VisionTaskerPrompts, example: Example) -> str:
     return prompts.fill("example", goal=one_line(example.goal), actions=lines)
 
 
-def lessons_of(agent: "VisionTaskerAgent", episodes: Iterable[Episode], demonstrated: float = 0.0) -> Iterator[Lesson]:
-    """A lesson for each step that can be named. `demonstrated`: the share of episodes whose prompts have the agent's
+def chats_of(agent: "VisionTaskerAgent", episodes: Iterable[Episode], demonstrated: float = 0.0) -> Iterator[Chat]:
+    """A chat for each step that can be named. `demonstrated`: the share of episodes whose prompts have the agent's
     demonstration, 0 to 1."""
     for episode in episodes:
         nearest = agent.nearest if _place(episode) < demonstrated else None
@@ -179,7 +179,7 @@ def lessons_of(agent: "VisionTaskerAgent", episodes: Iterable[Episode], demonstr
             if reply is not None:
                 try:
                     answer = agent.read(reply, shown)
-                    yield lesson(agent.messages(episode.goal, history, shown, example), reply)
+                    yield chat_of(agent.messages(episode.goal, history, shown, example), reply)
                 except UnreadReplyError:  # the element is covered by others, so its number cannot be touched
                     reply = None
             history.append(Turn(screen, answer, step.action, answer.notes))

@@ -75,8 +75,9 @@ class VlmAgent(Agent):
         model, tokenizer = load(run, merged=True, device=model_device())
         language, thoughts = recipe.action_language.build(), LineThoughts.of(recipe.data)
         sentences = processor_of(model.config).sentences(tokenizer, language, thoughts, past_of(recipe.data))
-        references = references_of_run(trained(run).references, recipe.data.references)
-        sentences = replace(sentences, references=references)
+        if recipe.data.references is not None:
+            references = references_of_run(trained(run).references, recipe.data.references)
+            sentences = replace(sentences, references=references)
         return cls(model, tokenizer, sentences, bf16, constrained, batch_tokens)
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
