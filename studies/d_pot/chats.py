@@ -42,7 +42,7 @@ def chats_of(mode: str, episodes: Sequence[Episode], references: dict[str, Any] 
     step without a plan."""
     options = {"mode": "d_pot", "references": references} if mode == REFERENCES else MODES[mode]
     settings = DynamicPlanningSettings(endpoint="http://localhost:1", model="none", screen="html", **options)
-    return [{"messages": messages} for messages in settings.lessons(episodes)]
+    return [{"messages": messages} for messages in settings.chats(episodes)]
 
 
 def spread(items: Sequence, limit: int | None) -> list:

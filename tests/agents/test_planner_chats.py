@@ -15,7 +15,7 @@ from vlm_agent.action_languages.element_index import ElementIndexLanguage
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
 from vlm_agent.agents.dynamic_planning.prompts import PROMPTS
 from vlm_agent.agents.dynamic_planning.reading import read_verdict, split_thought
-from vlm_agent.agents.llm.references.sources import ReferencesError
+from vlm_agent.agents.examples.nearest import ReferencesError
 from vlm_agent.agents.llm.replies import read_plan
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import DatasetError, UserError
@@ -60,7 +60,7 @@ def test_the_replies_do_not_depend_on_the_words_of_the_prompts(tmp_path, mode):
     own.write_text(yaml.safe_dump(content))
     settings = {"endpoint": "http://localhost:1", "model": "none", "screen": "html"} | MODES[mode]
     (ours, theirs) = (
-        [chat[-1]["content"] for chat in DynamicPlanningSettings(**settings, **prompts).lessons(EPISODES[:2])]
+        [chat[-1]["content"] for chat in DynamicPlanningSettings(**settings, **prompts).chats(EPISODES[:2])]
         for prompts in ({}, {"prompts": str(own)})
     )
     assert ours == theirs
@@ -152,7 +152,7 @@ def test_a_limit_takes_episodes_from_the_whole_split(tmp_path):
 
 def test_reflexion_on_a_phone_teaches_every_action_and_gold_feedback_is_no_lesson(tmp_path):
     keys = {"endpoint": "http://a:1", "model": "m", "screen": "html", "mode": "reflexion", "calls": str(tmp_path)}
-    lessons = list(DynamicPlanningSettings(**keys, feedback="screen").lessons(EPISODES[:1]))
+    lessons = list(DynamicPlanningSettings(**keys, feedback="screen").chats(EPISODES[:1]))
     assert len(lessons) == len(EPISODES[0])
     with pytest.raises(UserError, match="use feedback: own, or screen"):
-        DynamicPlanningSettings(**keys, feedback="gold").lessons(EPISODES[:1])
+        DynamicPlanningSettings(**keys, feedback="gold").chats(EPISODES[:1])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vlm_agent.agents.llm.demonstrations import Demonstrations
+from vlm_agent.agents.examples.store import Demonstrations
 from vlm_agent.cli import FAILED, OK, USAGE, main
 
 

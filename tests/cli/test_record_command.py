@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from vlm_agent.agents import read_screens
-from vlm_agent.agents.llm.demonstrations import Demonstrations
+from vlm_agent.agents.examples.store import Demonstrations
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.cli import FAILED, OK, USAGE, main
 from vlm_agent.datasets.sources.trace_writer import TraceWriter

@@ -16,7 +16,7 @@ from studies.vision_tasker.demonstrations.figures import (
 )
 from studies.vision_tasker.demonstrations.phones import PAD, SimulatedPhones
 from studies.vision_tasker.demonstrations.settings import SettingsPhones, german, plan_of, seeds_of
-from vlm_agent.agents.llm.demonstrations import Demonstrations
+from vlm_agent.agents.examples.store import Demonstrations
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.devices.browser.tasks import browser_task, make_world
 from vlm_agent.episodes import Action

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from vlm_agent.action_languages import LanguageSettings, default_settings
-from vlm_agent.agents.lessons import Lesson
+from vlm_agent.agents.chats import Chat
 from vlm_agent.episodes import NO_NOTES, Action, Episode, Notes, Screen, Step, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.files.threads import stoppable_pool
@@ -249,7 +249,7 @@ class AgentSettings(Section):
         """These settings for a command that writes to the folder `output`, where the agent may keep its own files."""
         return self
 
-    def lessons(self, episodes: Iterable[Episode]) -> Iterator[Lesson]:
+    def chats(self, episodes: Iterable[Episode]) -> Iterator[Chat]:
         """The agent's prompts for recorded episodes, with the replies that a text model has to learn. Raises UserError
         for an agent whose prompts have no known replies."""
         raise UserError(f"agent {self.agent} prompts no model whose replies are known, so it has no chats")

@@ -13,6 +13,7 @@ The action language decodes the answer after leading and trailing white space is
 With `as_trained`, a model fine-tuned by a run is prompted with the turns of its training instead (`as_trained.py`).
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -35,10 +36,10 @@ from vlm_agent.agents.agent import (
 )
 from vlm_agent.agents.as_trained import image_part, trained_messages
 from vlm_agent.agents.controls import CONTROLS, controlled
-from vlm_agent.agents.fences import in_fence
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import CallError, ChatEndpoint
 from vlm_agent.agents.of_run import grey_screens_of, recipe_of, run_of, text_notes_of
+from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.run import Recipe
@@ -238,7 +239,7 @@ class EndpointSettings(AgentSettings):
     @cached_property
     def _recipe(self) -> Recipe:
         """The recipe of the run in `as_trained`. Raises UserError for a run without chat turns."""
-        return recipe_of(str(self.as_trained), ("trajectory", "elements"), "as_trained")
+        return recipe_of(str(self.as_trained), VlmSettings.SENTENCES, "as_trained")
 
     @property
     def learned_by(self) -> Path | None:
@@ -272,7 +273,7 @@ class EndpointSettings(AgentSettings):
             return EndpointAgent(
                 chat, language, self.past_screens, self.max_tokens, self.concurrency, code_fences=self.code_fences
             )
-        from vlm_agent.agents.llm.references.of_run import references_of_run
+        from vlm_agent.agents.examples.of_run import references_of_run
         from vlm_agent.models.build import load_sentences
         from vlm_agent.models.run_layout import trained
 
@@ -283,8 +284,9 @@ class EndpointSettings(AgentSettings):
                 "not support; evaluate the run itself, or train with data.plan.plan: learned"
             )
         sentences = load_sentences(Path(self.as_trained), language, LineThoughts.of(data), past_of(data))
-        references = references_of_run(trained(Path(self.as_trained)).references, data.references)
-        sentences = replace(sentences, references=references)
+        if data.references is not None:
+            references = references_of_run(trained(Path(self.as_trained)).references, data.references)
+            sentences = replace(sentences, references=references)
         limit = sentences.max_answer_tokens
         agent = EndpointAgent(
             chat,
@@ -299,3 +301,16 @@ class EndpointSettings(AgentSettings):
 
     def _chat(self) -> ChatEndpoint:
         return ChatEndpoint(self.endpoint, self.model)
+
+
+_OPENING = re.compile(r"(`{3,}|~{3,})[ \t]*[\w+-]*[ \t]*\r?")
+
+
+def in_fence(text: str) -> str | None:
+    """The content of the code fence that is the whole answer; None for any other answer."""
+    first, newline, rest = text.strip().partition("\n")
+    opening = _OPENING.fullmatch(first)
+    if opening is None or not newline or not rest.endswith(opening[1]):
+        return None
+    content = rest.removesuffix(opening[1]).rstrip(" \t").removesuffix("\n").removesuffix("\r")
+    return None if opening[1] in content else content

@@ -113,7 +113,7 @@ def name_of_run(run: str) -> str:
 
 def text_inputs_of(data: DataRecipe) -> tuple[str, ...]:
     """What `data.coat` has a run read. A trajectory also has the learned texts of its earlier steps."""
-    return (*data.coat.read, *(data.coat.learned if data.sentences == "trajectory" else ()))
+    return (*data.coat.read, *(data.coat.learned if data.sentence_options.rereads else ()))
 
 
 def text_notes_of(data: DataRecipe) -> dict[str, str]:

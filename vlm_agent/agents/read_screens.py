@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from vlm_agent.agents.agent import Agent, Answer, Judge, Preparation, Turn
-from vlm_agent.agents.lessons import Episodes
+from vlm_agent.agents.chats import Episodes
 from vlm_agent.episodes import Episode, Screen, Step, UiElement
 from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of

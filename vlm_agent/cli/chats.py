@@ -40,7 +40,7 @@ def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from vlm_agent.agents.lessons import write_lessons
+    from vlm_agent.agents.chats import write_chats
     from vlm_agent.agents.loading import agent_settings
     from vlm_agent.agents.read_screens import ReadEpisodes, ScreenReader
     from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -49,5 +49,5 @@ def run(options: argparse.Namespace) -> int:
     dataset = ShardDataset(options.shards, split=options.split)
     readers = chosen_readers(options, settings)
     episodes = dataset if readers is None else ReadEpisodes(dataset, ScreenReader.of(readers))
-    write_lessons(options.output, settings, episodes, options.limit, make_console())
+    write_chats(options.output, settings, episodes, options.limit, make_console())
     return OK

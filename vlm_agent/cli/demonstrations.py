@@ -11,7 +11,7 @@ from vlm_agent.files.console import make_console, new_table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from vlm_agent.agents.llm.demonstrations import Demonstration, Demonstrations
+    from vlm_agent.agents.examples.store import Demonstration, Demonstrations
 
 _DESCRIPTION = """\
 A store is a file that `vlm-agent record` writes, and that an agent reads with the setting `demonstrations: STORE`:
@@ -53,8 +53,8 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from vlm_agent.agents.llm.demonstrations import Demonstrations
-    from vlm_agent.agents.llm.demonstrations.published import import_table
+    from vlm_agent.agents.examples.store import Demonstrations
+    from vlm_agent.agents.examples.table import import_table
 
     store, console = Demonstrations(options.store), make_console()
     if options.table is not None:
@@ -93,7 +93,7 @@ def _show(console: "Console", one: "Demonstration") -> None:
 
 
 def _nearest(console: "Console", store: "Demonstrations", goal: str, encoder: str) -> None:
-    from vlm_agent.agents.llm.demonstrations import goal_encoder
+    from vlm_agent.agents.examples.encoder import goal_encoder
 
     ranked = store.ranked(goal, goal_encoder(encoder))
     if not ranked:

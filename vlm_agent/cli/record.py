@@ -52,7 +52,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from vlm_agent.agents.llm.demonstrations import Demonstrations
+    from vlm_agent.agents.examples.store import Demonstrations
     from vlm_agent.devices.acting.demonstrating.lines import lines_of
     from vlm_agent.devices.acting.demonstrating.observed import with_read_elements
 

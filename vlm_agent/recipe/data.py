@@ -28,6 +28,7 @@ class SentenceOptions:
     defaults of those whose None (all) this kind does not have. `controls`: whether `data.control` may be set. `coat`:
     whether `data.coat` may have a part on. `no_packing`: the error for `training.batch_tokens` and `data.max_tokens`;
     None where they are allowed. `alone`: for a kind with a source of its own, the source and the only other keys.
+    `rereads`: whether a sentence has earlier steps, with the texts that were learned there.
     """
 
     keys: tuple[str, ...] = ()
@@ -36,10 +37,11 @@ class SentenceOptions:
     coat: bool = True
     no_packing: str | None = None
     alone: tuple[str, ...] = ()
+    rereads: bool = False
 
 
 SENTENCES: dict[str, SentenceOptions] = {
-    "trajectory": SentenceOptions(keys=("history", "past_screens", "plan", "references")),
+    "trajectory": SentenceOptions(keys=("history", "past_screens", "plan", "references"), rereads=True),
     "elements": SentenceOptions(
         controls=False,
         coat=False,

@@ -52,7 +52,8 @@ from studies.vision_tasker.demonstrations.figures import ARMS, OWN, WITHOUT, fig
 from studies.vision_tasker.demonstrations.learning import AGENT, RECIPE, train
 from studies.vision_tasker.demonstrations.phones import PAD, Phones, SimulatedPhones
 from studies.vision_tasker.demonstrations.settings import SettingsPhones, seeds_of
-from vlm_agent.agents.llm.demonstrations import WORDS, Demonstration, Demonstrations, goal_encoder
+from vlm_agent.agents.examples.encoder import WORDS, goal_encoder
+from vlm_agent.agents.examples.store import Demonstration, Demonstrations
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.agents.vision_tasker.agent import VisionTaskerAgent
 from vlm_agent.agents.vision_tasker.prompts import PROMPTS

@@ -16,7 +16,7 @@ from studies.ablation.data import make_data
 from studies.ablation.runs import ROOT, command
 from studies.vision_tasker.demonstrations.attempts import EXPERT, Attempt, Player, run_attempts
 from studies.vision_tasker.demonstrations.settings import SettingsPhones, seeds_of
-from vlm_agent.agents.llm.demonstrations import Demonstrations
+from vlm_agent.agents.examples.store import Demonstrations
 from vlm_agent.datasets.shards.dataset import MANIFEST
 from vlm_agent.devices.acting.demonstrating.lines import lines_of
 from vlm_agent.devices.acting.demonstrating.observed import Observed, ObservedAction, ObservedScreen

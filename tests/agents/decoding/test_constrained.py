@@ -14,9 +14,8 @@ from vlm_agent.action_languages.auto_ui import AutoUiLanguage
 from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.action_languages.named import NamedLanguage
 from vlm_agent.agents.auto_ui.agent import CONSTRAINED_TOKENS
-from vlm_agent.agents.decoding.constrained import Constrained, _bytes_missing
+from vlm_agent.agents.decoding.constrained import Constrained, _bytes_missing, token_bytes
 from vlm_agent.agents.decoding.greedy import Limits
-from vlm_agent.agents.decoding.token_bytes import token_bytes
 from vlm_agent.episodes import Action
 from vlm_agent.errors import UserError
 from vlm_agent.sentences.steps import StepSentences

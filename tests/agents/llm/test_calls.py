@@ -17,8 +17,8 @@ from vlm_agent.agents.as_trained import image_part
 from vlm_agent.agents.llm import calls as calls_module
 from vlm_agent.agents.llm.calls import CallLimits, Calls, CostLimitError, Pace
 from vlm_agent.agents.llm.client import CallError, ChatEndpoint, EndpointError
+from vlm_agent.agents.llm.completion import AcceptedForm
 from vlm_agent.agents.llm.cost import Expense, Price, amount, estimated_tokens
-from vlm_agent.agents.llm.parameters import AcceptedForm
 
 LONG = "sk-0123456789abcdef"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.models.tiny_encoder import write_encoder
 
-from vlm_agent.agents.llm.references.encoder import EncoderError, SentenceEncoder
+from vlm_agent.agents.examples.encoder import EncoderError, SentenceEncoder
 from vlm_agent.errors import UserError
 
 MODULE = "sentence_transformers.models."

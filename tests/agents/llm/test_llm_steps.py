@@ -4,9 +4,9 @@ from typing import ClassVar
 
 import pytest
 
+from vlm_agent.agents.llm.prompted import RepairedCalls
 from vlm_agent.agents.llm.prompts import PromptFile
 from vlm_agent.agents.llm.replies import UnreadReplyError
-from vlm_agent.agents.llm.steps.repair import RepairedCalls
 
 
 class Prompts(PromptFile):

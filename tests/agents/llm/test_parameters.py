@@ -8,7 +8,7 @@ from helpers.agents.chat_server import Reply, serving
 
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import ChatEndpoint, RefusedError
-from vlm_agent.agents.llm.parameters import refused_parameters
+from vlm_agent.agents.llm.completion import refused_parameters
 
 MESSAGES = [{"role": "user", "content": "what now?"}]
 LIMIT_NOTE = "requested with max_completion_tokens, because the model refuses max_tokens"

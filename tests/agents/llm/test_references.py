@@ -17,11 +17,10 @@ from pydantic import ValidationError
 
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
 from vlm_agent.agents.dynamic_planning.prompts import PROMPTS
+from vlm_agent.agents.examples import ReferenceSettings
+from vlm_agent.agents.examples.encoder import EncoderError, SentenceEncoder
+from vlm_agent.agents.examples.nearest import Demonstrated, Predicted, References, stored_vectors
 from vlm_agent.agents.llm.prompts import PromptError
-from vlm_agent.agents.llm.references import ReferenceSettings
-from vlm_agent.agents.llm.references.encoder import EncoderError, SentenceEncoder
-from vlm_agent.agents.llm.references.nearest import References, stored_vectors
-from vlm_agent.agents.llm.references.sources import Demonstrated, Predicted
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.episodes import Action, Episode, UiElement
 from vlm_agent.errors import UserError

@@ -4,8 +4,7 @@ import pytest
 from helpers.agents.chat_server import Reply, serving
 
 from vlm_agent.agents.llm import client
-from vlm_agent.agents.llm.client import CallError, ChatEndpoint
-from vlm_agent.agents.llm.retries import RetryLines
+from vlm_agent.agents.llm.client import CallError, ChatEndpoint, RetryLines
 
 HTML = b"<html>\x1b[31m<h1>Not an endpoint</h1></html>"
 

@@ -15,12 +15,11 @@ from helpers.agents.understood import KnownScreens, understood
 from vlm_agent.agents import Answer, Turn, demonstrated
 from vlm_agent.agents.agent import Usage
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
-from vlm_agent.agents.llm.demonstrations import Demonstrations, DemonstrationsError
+from vlm_agent.agents.examples.store import Demonstrations, DemonstrationsError
 from vlm_agent.agents.llm.replies import UnreadReplyError
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.agents.vision_tasker import VisionTaskerSettings
-from vlm_agent.agents.vision_tasker.agent import VisionTaskerAgent
-from vlm_agent.agents.vision_tasker.lessons import reply_of
+from vlm_agent.agents.vision_tasker.agent import VisionTaskerAgent, reply_of
 from vlm_agent.agents.vision_tasker.prompts import PROMPTS, VisionTaskerPrompts
 from vlm_agent.cli import OK, main
 from vlm_agent.episodes import Action, ActionKind, Screen, UiElement, recorded_screen

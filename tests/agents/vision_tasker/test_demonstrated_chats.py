@@ -3,7 +3,7 @@
 import pytest
 from helpers import tiny
 
-from vlm_agent.agents.llm.demonstrations import Demonstrations
+from vlm_agent.agents.examples.store import Demonstrations
 from vlm_agent.agents.vision_tasker import VisionTaskerSettings
 from vlm_agent.cli import OK, main
 
@@ -26,7 +26,7 @@ def store(tmp_path):
 
 
 def by_episode(settings, episodes=EPISODES) -> list[list]:
-    return [list(settings.lessons([episode])) for episode in episodes]
+    return [list(settings.chats([episode])) for episode in episodes]
 
 
 def has_line(chats) -> list[bool]:
@@ -56,7 +56,7 @@ def test_the_demonstration_is_all_that_a_chosen_prompt_has_beside_the_others(set
 
 def test_an_episode_is_chosen_whatever_is_read_beside_it(settings, store):
     half = settings(**store, demonstrated_chats=0.5)
-    assert [chat for chats in by_episode(half, EPISODES[::-1])[::-1] for chat in chats] == list(half.lessons(EPISODES))
+    assert [chat for chats in by_episode(half, EPISODES[::-1])[::-1] for chat in chats] == list(half.chats(EPISODES))
 
 
 def test_a_share_needs_a_store_and_is_at_most_1(settings, store):

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from vlm_agent.agents.vision_tasker.reading import Call, NoCallError, read_call
+from vlm_agent.agents.vision_tasker.calls import Call, NoCallError, read_call
 
 TAP = Call("tap", 12)
 

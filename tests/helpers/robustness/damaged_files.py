@@ -12,8 +12,8 @@ from helpers.data.made_episodes import ACTIONS, made_episode
 from safetensors.numpy import save
 
 from vlm_agent.agents import Usage
-from vlm_agent.agents.llm.demonstrations.store import Demonstrations
-from vlm_agent.agents.llm.references.nearest import stored_vectors
+from vlm_agent.agents.examples.nearest import stored_vectors
+from vlm_agent.agents.examples.store import Demonstrations
 from vlm_agent.datasets.convert.one_input import read_entry
 from vlm_agent.datasets.convert.plan import Options, Plan, job, read_plan, write_or_verify_plan
 from vlm_agent.datasets.convert.summary import Entry, FileSummary

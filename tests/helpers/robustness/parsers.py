@@ -10,13 +10,12 @@ from vlm_agent.action_languages.coat import predicted_box, predicted_type
 from vlm_agent.action_languages.named import spoken_name
 from vlm_agent.agents.coat.agent import CoatAgent
 from vlm_agent.agents.dynamic_planning.reading import read_description, read_verdict, split_thought, without_label
-from vlm_agent.agents.fences import in_fence
-from vlm_agent.agents.llm.completion import after_reasoning, read_completion
-from vlm_agent.agents.llm.demonstrations import published
-from vlm_agent.agents.llm.demonstrations.store import checked
-from vlm_agent.agents.llm.parameters import refused_parameters
+from vlm_agent.agents.endpoint import in_fence
+from vlm_agent.agents.examples import table as published
+from vlm_agent.agents.examples.store import checked
+from vlm_agent.agents.llm.completion import after_reasoning, read_completion, refused_parameters
 from vlm_agent.agents.llm.replies import read_object, read_plan, sendable
-from vlm_agent.agents.vision_tasker.reading import read_call, with_plain_punctuation
+from vlm_agent.agents.vision_tasker.calls import read_call, with_plain_punctuation
 from vlm_agent.annotation.annotator import clean_text, element_name
 from vlm_agent.annotation.check import check_planned_step
 from vlm_agent.devices.acting.demonstrating.lines import touched_name

@@ -19,7 +19,7 @@ from vlm_agent.agents import answer_step_by_step, demonstrated
 from vlm_agent.agents.agent import episode_of
 from vlm_agent.agents.as_trained import trained_messages
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
-from vlm_agent.agents.llm.references.encoder import EncoderError
+from vlm_agent.agents.examples.encoder import EncoderError
 from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.cli import FAILED, OK, main

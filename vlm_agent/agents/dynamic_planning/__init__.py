@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
 from vlm_agent.action_languages import ChosenLanguage, LanguageSettings, language_settings
+from vlm_agent.agents.chats import Chat
 from vlm_agent.agents.dynamic_planning.modes import MODES, Mode
 from vlm_agent.agents.dynamic_planning.plans import read_plans
 from vlm_agent.agents.dynamic_planning.prompts import EXAMPLES, OF_REFERENCES, PROMPTS, PlannerPrompts, read_examples
-from vlm_agent.agents.lessons import Lesson
+from vlm_agent.agents.examples import ReferenceSettings
 from vlm_agent.agents.llm.prompted import PromptedSettings
 from vlm_agent.agents.llm.prompts import PromptError
-from vlm_agent.agents.llm.references import ReferenceSettings
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of
@@ -38,7 +38,7 @@ class DynamicPlanningSettings(PromptedSettings):
     4). `examples`: few_shot, their number (default 4). `feedback`: reflexion, and required there.
 
     `screen`, `past`, `plans`, `max_tokens`: see `DynamicPlanningAgent`; `plans` is a file (`plans.py`). `references`:
-    similar episodes in the planning call (`llm/references`).
+    similar episodes in the planning call (`examples`).
     """
 
     agent: str = "dynamic_planning"
@@ -148,18 +148,18 @@ class DynamicPlanningSettings(PromptedSettings):
             identity["references"] = self.references.identity()
         return identity
 
-    def lessons(self, episodes: Iterable[Episode]) -> Iterator[Lesson]:
+    def chats(self, episodes: Iterable[Episode]) -> Iterator[Chat]:
         """Without plans of a file: every plan is written. The captions of references are the recorded descriptions of
         their first screens. Raises ReferencesError where these have none, and UserError for gold feedback, which is not
         the model's to learn."""
-        from vlm_agent.agents.dynamic_planning.lessons import lessons_of
+        from vlm_agent.agents.dynamic_planning.chats import chats_of
 
         if self.feedback == "gold":
             raise UserError("chats teach a model to judge its actions: use feedback: own, or screen")
         agent = self.model_copy(update={"plans": None, "references": None}).load()
         if self.references is not None:
             agent = replace(agent, references=self.references.load(None))
-        return lessons_of(agent, episodes, reflects=self.feedback == "own")
+        return chats_of(agent, episodes, reflects=self.feedback == "own")
 
     def load(self) -> "DynamicPlanningAgent":
         from vlm_agent.agents.dynamic_planning.agent import DynamicPlanningAgent

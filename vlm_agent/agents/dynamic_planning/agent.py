@@ -27,12 +27,10 @@ from vlm_agent.agents.dynamic_planning.reading import (
     split_thought,
     without_label,
 )
-from vlm_agent.agents.llm.prompted import PromptedAgent, Replies
+from vlm_agent.agents.examples.nearest import Reference, References, ReferenceSource
+from vlm_agent.agents.llm.prompted import PromptedAgent, RepairedCalls, Replies
 from vlm_agent.agents.llm.prompts import assistant, numbered_lines, pixels_of, system, user
-from vlm_agent.agents.llm.references.nearest import References
-from vlm_agent.agents.llm.references.sources import Reference, ReferenceSource
 from vlm_agent.agents.llm.replies import Plan, UnreadReplyError, read_plan, sendable
-from vlm_agent.agents.llm.steps.repair import RepairedCalls
 from vlm_agent.drawing.marks import numbered
 from vlm_agent.episodes import Action, Episode, Screen, recorded_screen
 from vlm_agent.errors import UserError

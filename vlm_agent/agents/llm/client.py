@@ -6,6 +6,7 @@ The API key is read only from the environment variable `OPENAI_API_KEY`. It is s
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,10 +14,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-from vlm_agent.agents.llm.completion import Completion, NoCompletionError, Tokens, read_completion
-from vlm_agent.agents.llm.parameters import AcceptedForm, Form, refused_parameters
-from vlm_agent.agents.llm.retries import name_of, report_retry
+from vlm_agent.agents.llm.completion import (
+    AcceptedForm,
+    Completion,
+    Form,
+    NoCompletionError,
+    Tokens,
+    read_completion,
+    refused_parameters,
+)
 from vlm_agent.errors import UserError
+from vlm_agent.files.console import make_console
 
 if TYPE_CHECKING:
     from openai import APIStatusError, OpenAI
@@ -307,3 +315,59 @@ def _shown(body: bytes) -> str:
 
 def _seconds(retry_after: str | None) -> float | None:
     return float(retry_after) if retry_after is not None and retry_after.isascii() and retry_after.isdigit() else None
+
+
+SECONDS_BETWEEN_LINES = 10.0
+_CAUSE_CHARACTERS = 160
+_REQUEST_CHARACTERS = 60
+
+
+def _print(line: str) -> None:
+    make_console(stderr=True).print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+@dataclass
+class RetryLines:
+    """Prints a line for a repeated request: at most one every `SECONDS_BETWEEN_LINES` over all threads. The next line
+    counts the repeated requests in between."""
+
+    clock: Callable[[], float] = time.monotonic
+    show: Callable[[str], None] = _print
+    _next: float = field(default=float("-inf"), init=False)
+    _hidden: int = field(default=0, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def __call__(self, request: str, cause: str, attempt: int, attempts: int, wait: float) -> None:
+        """Attempt number `attempt` of `attempts` follows in `wait` seconds, because of `cause`."""
+        with self._lock:
+            now = self.clock()
+            if now < self._next:
+                self._hidden += 1
+                return
+            self._next = now + SECONDS_BETWEEN_LINES
+            hidden, self._hidden = self._hidden, 0
+        others = f"; {hidden:,} more retries since the last line" if hidden else ""
+        self.show(
+            f"Retrying {request} in {wait:g} s (attempt {attempt} of {attempts}): "
+            f"{_shortened(cause, _CAUSE_CHARACTERS)}{others}"
+        )
+
+
+report_retry = RetryLines()
+"""The reporter of this process: all endpoints share the limit on lines."""
+
+
+def name_of(messages: Sequence[Mapping[str, Any]]) -> str:
+    """The start of the first user message, which names the goal."""
+    for message in messages:
+        content = message.get("content")
+        if message.get("role") != "user":
+            continue
+        texts = [content] if isinstance(content, str) else [part.get("text", "") for part in content or ()]
+        return f"{_shortened(' '.join(texts), _REQUEST_CHARACTERS)!r}"
+    return "a request"
+
+
+def _shortened(text: str, limit: int) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= limit else f"{words[: limit - 1]}…"

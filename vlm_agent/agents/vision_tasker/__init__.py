@@ -9,17 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from vlm_agent.agents.lessons import Lesson
-from vlm_agent.agents.llm.demonstrations import (
-    WORDS,
-    Demonstration,
-    Demonstrations,
-    DemonstrationsError,
-    goal_encoder,
-)
-from vlm_agent.agents.llm.demonstrations.encoders import goal_encoder_digest
+from vlm_agent.agents.chats import Chat
+from vlm_agent.agents.examples.encoder import WORDS, goal_encoder, goal_encoder_digest
+from vlm_agent.agents.examples.store import Demonstration, Demonstrations, DemonstrationsError
 from vlm_agent.agents.llm.prompted import PromptedSettings
-from vlm_agent.agents.vision_tasker.prompts import PROMPTS, PromptLanguage, Shown, VisionTaskerPrompts
+from vlm_agent.agents.vision_tasker.prompts import PROMPTS, VisionTaskerPrompts
+from vlm_agent.agents.vision_tasker.shown import PromptLanguage, Shown
 from vlm_agent.episodes import Episode
 from vlm_agent.screens.understand import Readers
 
@@ -121,11 +116,11 @@ class VisionTaskerSettings(PromptedSettings):
             workers=self.concurrency,
         )
 
-    def lessons(self, episodes: Iterable[Episode]) -> Iterator[Lesson]:
+    def chats(self, episodes: Iterable[Episode]) -> Iterator[Chat]:
         """With demonstrations in the prompts of the share `demonstrated_chats` of episodes."""
-        from vlm_agent.agents.vision_tasker.lessons import lessons_of
+        from vlm_agent.agents.vision_tasker.agent import chats_of
 
-        return lessons_of(self.load(), episodes, self.demonstrated_chats)
+        return chats_of(self.load(), episodes, self.demonstrated_chats)
 
     def _nearest(self) -> Callable[[str], Demonstration | None] | None:
         """The demonstration nearest to a goal, looked up once for each goal; None without demonstrations."""

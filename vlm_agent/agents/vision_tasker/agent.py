@@ -8,23 +8,31 @@ screen is asked for once more with those that are; after a second wrong reply th
 several actions: the first one is asked for, and the others follow from the answer of the last turn without a call.
 """
 
-from collections.abc import Callable, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from vlm_agent.agents.agent import Answer, Diagnostics, Turn, Usage
-from vlm_agent.agents.llm.prompted import PromptedAgent, Replies
+from vlm_agent.agents.chats import Chat, chat_of
+from vlm_agent.agents.llm.prompted import PromptedAgent, RepairedCalls, Replies
 from vlm_agent.agents.llm.prompts import numbered_lines, system, user
 from vlm_agent.agents.llm.replies import UnreadReplyError
-from vlm_agent.agents.llm.steps.repair import RepairedCalls
 from vlm_agent.agents.read_screens import ScreenReader
-from vlm_agent.agents.vision_tasker.history import call_line, history_lines, lines_without_effect
-from vlm_agent.agents.vision_tasker.prompts import PromptLanguage, Shown, VisionTaskerPrompts
-from vlm_agent.agents.vision_tasker.reading import Call, NoCallError, read_call
-from vlm_agent.agents.vision_tasker.shown import ShownScreen, show
-from vlm_agent.agents.vision_tasker.stages import NoElementError, element_of, perform, stages_of
+from vlm_agent.agents.vision_tasker.calls import (
+    Call,
+    NoCallError,
+    NoElementError,
+    element_of,
+    perform,
+    read_call,
+    stages_of,
+)
+from vlm_agent.agents.vision_tasker.prompts import VisionTaskerPrompts, call_line, history_lines, lines_without_effect
+from vlm_agent.agents.vision_tasker.shown import PromptLanguage, Shown, ShownScreen, show
 from vlm_agent.datasets.statistics.leakage import normalise
-from vlm_agent.episodes import Screen
+from vlm_agent.episodes import BUTTONS, Action, ActionKind, Episode, Screen, is_same_screen, recorded_screen
 from vlm_agent.texts.lines import one_line
 
 _TYPICAL, _TOKENS = '{"action": "stop", "result": "done"}', 15
@@ -152,3 +160,55 @@ _NOTHING = ShownScreen((), (), ())
 def _example(prompts: VisionTaskerPrompts, example: Example) -> str:
     lines = numbered_lines([one_line(line) for line in example.lines])
     return prompts.fill("example", goal=one_line(example.goal), actions=lines)
+
+
+def chats_of(agent: "VisionTaskerAgent", episodes: Iterable[Episode], demonstrated: float = 0.0) -> Iterator[Chat]:
+    """A chat for each step that can be named. `demonstrated`: the share of episodes whose prompts have the agent's
+    demonstration, 0 to 1."""
+    for episode in episodes:
+        nearest = agent.nearest if _place(episode) < demonstrated else None
+        example = None if nearest is None else nearest(episode.goal)
+        history: list[Turn] = []
+        for number, step in enumerate(episode.steps):
+            screen = recorded_screen(episode, number)
+            if history:
+                history[-1] = replace(history[-1], changed=not is_same_screen(history[-1].screen, screen))
+            shown = agent.show(screen)
+            reply = reply_of(step.action, shown)
+            answer = Answer("", step.action)
+            if reply is not None:
+                try:
+                    answer = agent.read(reply, shown)
+                    yield chat_of(agent.messages(episode.goal, history, shown, example), reply)
+                except UnreadReplyError:  # the element is covered by others, so its number cannot be touched
+                    reply = None
+            history.append(Turn(screen, answer, step.action, answer.notes))
+
+
+def _place(episode: Episode) -> float:
+    """In [0, 1), uniform over ids: the same for an episode whichever others are read beside it."""
+    digest = hashlib.sha256(f"demonstration {episode.id}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def reply_of(action: Action, shown: ShownScreen) -> str | None:
+    """The reply that means a recorded action on a screen; None for a touch on no element, and for kinds of actions that
+    the agent does not have."""
+    content = _content(action, shown)
+    return None if content is None else json.dumps(content, ensure_ascii=False)
+
+
+def _content(action: Action, shown: ShownScreen) -> dict[str, Any] | None:
+    if action.is_touch:
+        number = shown.at(action.touch_yx)
+        name = "tap" if action.is_tap else "long_press"
+        return None if number is None else {"action": name, "element": number}
+    if action.is_swipe:
+        return {"action": "swipe", "direction": action.direction}
+    if action.kind is ActionKind.TYPE:
+        return {"action": "enter_text", "text": action.text}
+    if action.name in BUTTONS:
+        return {"action": "press", "key": action.name}
+    if action.is_status:
+        return {"action": "stop", "result": "done" if action == Action.complete() else "impossible"}
+    return None

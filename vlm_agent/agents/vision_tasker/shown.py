@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
 from vlm_agent.agents.llm.prompts import pixels_of
 from vlm_agent.agents.read_screens import ScreenReader
-from vlm_agent.agents.vision_tasker.prompts import PromptLanguage, Shown
 from vlm_agent.drawing.marks import numbered
 from vlm_agent.episodes import Screen, UiElement
 from vlm_agent.errors import UserError
@@ -18,6 +18,9 @@ from vlm_agent.screens.layout import Box
 from vlm_agent.screens.seen import Part
 from vlm_agent.sentences.html import screen_html
 from vlm_agent.texts.lines import one_line
+
+Shown = Literal["words", "html", "marks"]
+PromptLanguage = Literal["en", "zh"]
 
 _NAME_CHARACTERS = 80
 

@@ -22,7 +22,7 @@ from vlm_agent.agents.decoding.greedy import (
     decode_sentence,
     most_likely,
 )
-from vlm_agent.agents.llm.references.of_run import references_of_run
+from vlm_agent.agents.examples.of_run import references_of_run
 from vlm_agent.agents.vlm import BATCH_TOKENS, VlmSettings
 from vlm_agent.episodes import Episode, Screen, without_pixels
 from vlm_agent.errors import UserError
@@ -75,8 +75,9 @@ class VlmAgent(Agent):
         model, tokenizer = load(run, merged=True, device=model_device())
         language, thoughts = recipe.action_language.build(), LineThoughts.of(recipe.data)
         sentences = processor_of(model.config).sentences(tokenizer, language, thoughts, past_of(recipe.data))
-        references = references_of_run(trained(run).references, recipe.data.references)
-        sentences = replace(sentences, references=references)
+        if recipe.data.references is not None:
+            references = references_of_run(trained(run).references, recipe.data.references)
+            sentences = replace(sentences, references=references)
         return cls(model, tokenizer, sentences, bf16, constrained, batch_tokens)
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:

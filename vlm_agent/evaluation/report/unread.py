@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vlm_agent.action_languages import ActionLanguage
-from vlm_agent.agents.fences import in_fence
+from vlm_agent.agents.endpoint import in_fence
 from vlm_agent.episodes import Screen
 from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.scoring.metrics import OVERALL, UNPARSED

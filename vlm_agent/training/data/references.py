@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vlm_agent.agents.llm.references.of_run import RunReferences, first_of_goals
-from vlm_agent.agents.llm.references.sources import Reference
+from vlm_agent.agents.examples.nearest import Reference
+from vlm_agent.agents.examples.of_run import RunReferences, first_of_goals
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.recipe.references import ReferencesRecipe
 from vlm_agent.sentences.trajectory import TrajectorySentences

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from vlm_agent.agents.llm.demonstrations import Demonstrations, DemonstrationsError, goal_encoder
-from vlm_agent.agents.llm.demonstrations.published import _parts, import_table, read_table
+from vlm_agent.agents.examples.encoder import goal_encoder
+from vlm_agent.agents.examples.store import Demonstrations, DemonstrationsError
+from vlm_agent.agents.examples.table import _parts, import_table, read_table
 from vlm_agent.texts.secrets import MASK
 
 PUBLISHED = Path(__file__).parents[4].parent / "shared/data/visiontasker/demonstration_database.csv"

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from helpers.models.tiny_encoder import write_encoder
 
-from vlm_agent.agents.llm.demonstrations import Demonstrations, DemonstrationsError, goal_encoder
-from vlm_agent.agents.llm.references.encoder import EncoderError
+from vlm_agent.agents.examples.encoder import EncoderError, goal_encoder
+from vlm_agent.agents.examples.store import Demonstrations, DemonstrationsError
 from vlm_agent.texts.secrets import MASK
 
 WIFI = ("turn on the wifi", "Settings", ["tap 'Settings'", "tap 'Wifi'"])
@@ -187,7 +187,7 @@ def test_an_empty_file_is_an_empty_store(path):
 ADDING = """
 import sys
 from pathlib import Path
-from vlm_agent.agents.llm.demonstrations.store import Demonstrations
+from vlm_agent.agents.examples.store import Demonstrations
 store = Demonstrations(Path(sys.argv[1]))
 for number in range(100_000):
     store.add(f"goal {number}", "app", [f"tap {number}"] * 100)

@@ -14,16 +14,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from vlm_agent.agents.llm.references.encoder import EncoderError, SentenceEncoder, encoder_digest
-from vlm_agent.agents.llm.references.nearest import References
-from vlm_agent.agents.llm.references.sources import Reference
+from vlm_agent.agents.examples.encoder import EncoderError, SentenceEncoder, encoder_digest
+from vlm_agent.agents.examples.nearest import Reference, References
 from vlm_agent.datasets.statistics.leakage import normalise
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
 from vlm_agent.files.parquet import ParquetWriter, check_columns, open_parquet
 from vlm_agent.models.run_layout import REFERENCES_FILE
 from vlm_agent.recipe.references import ReferencesRecipe
-from vlm_agent.sentences.thoughts.references import NO_REFERENCES, ReferenceLines, reference_line
+from vlm_agent.sentences.thoughts.references import ReferenceLines, reference_line
 
 _ENCODER = b"encoder"
 _SCHEMA = pa.schema(
@@ -33,7 +32,7 @@ _REMEDY = "restore it from a copy of the run, or train again"
 
 
 @dataclass(frozen=True)
-class Demonstrations:
+class LearnedEpisodes:
     """A `GoalSource` in memory."""
 
     rows: Sequence[Reference]
@@ -71,13 +70,13 @@ class NamedEncoder:
 class RunReferences(ReferenceLines):
     """The lines of the `nearest` demonstrations of a run."""
 
-    nearest: References[Demonstrations]
+    nearest: References[LearnedEpisodes]
 
     @classmethod
     def of(cls, rows: Sequence[Reference], settings: ReferencesRecipe) -> "RunReferences":
         """Raises EncoderError without the encoder."""
         digest = encoder_digest(settings.encoder)
-        return cls(References(Demonstrations(rows), NamedEncoder(settings.encoder), settings.count, digest))
+        return cls(References(LearnedEpisodes(rows), NamedEncoder(settings.encoder), settings.count, digest))
 
     def lines(self, goal: str, without: str) -> list[str]:
         return [reference_line(one.goal, one.actions) for one in self.nearest.nearest(goal, without)]
@@ -119,13 +118,11 @@ def first_of_goals(goals: Sequence[str]) -> list[int]:
     return kept
 
 
-def references_of_run(path: Path, settings: ReferencesRecipe | None) -> ReferenceLines:
+def references_of_run(path: Path, settings: ReferencesRecipe) -> ReferenceLines:
     """The references that `RunReferences.write` wrote. `settings`: `data.references` of the run's recipe.
 
     Raises EncoderError without the encoder of its training, and DatasetError for a damaged file.
     """
-    if settings is None:
-        return NO_REFERENCES
     with open_parquet(path, _REMEDY) as file:
         check_columns(path, file.schema, _SCHEMA, _SCHEMA.names, _REMEDY)
         table, metadata = file.read(), file.schema.metadata or {}
@@ -145,5 +142,5 @@ def references_of_run(path: Path, settings: ReferencesRecipe | None) -> Referenc
         known = np.array(vectors, np.float32).reshape(len(vectors), -1)
     except ValueError:
         raise DatasetError(f"{path} is damaged (its vectors have several lengths); {_REMEDY}") from None
-    nearest = References(Demonstrations(rows), NamedEncoder(settings.encoder), settings.count, digest, known=known)
+    nearest = References(LearnedEpisodes(rows), NamedEncoder(settings.encoder), settings.count, digest, known=known)
     return RunReferences(nearest)

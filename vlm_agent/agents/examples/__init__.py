@@ -13,8 +13,7 @@ from pydantic import Field, model_validator
 from vlm_agent.settings import Section
 
 if TYPE_CHECKING:
-    from vlm_agent.agents.llm.references.nearest import References
-    from vlm_agent.agents.llm.references.sources import ReferenceSource
+    from vlm_agent.agents.examples.nearest import References, ReferenceSource
 
 
 class ReferenceSettings(Section):
@@ -54,7 +53,7 @@ class ReferenceSettings(Section):
 
     def identity(self) -> dict[str, Any]:
         """Source and encoder by their content."""
-        from vlm_agent.agents.llm.references.encoder import encoder_digest
+        from vlm_agent.agents.examples.encoder import encoder_digest
 
         source = "train" if self.predictions is None else "predictions"
         digest = self._source().digest()
@@ -62,14 +61,14 @@ class ReferenceSettings(Section):
 
     def load(self, folder: Path | None) -> "References[ReferenceSource]":
         """`folder`: where the vectors of goals are kept; None: nowhere."""
-        from vlm_agent.agents.llm.references.encoder import SentenceEncoder, encoder_digest
-        from vlm_agent.agents.llm.references.nearest import References
+        from vlm_agent.agents.examples.encoder import SentenceEncoder, encoder_digest
+        from vlm_agent.agents.examples.nearest import References
 
         source, encoder = self._source(), SentenceEncoder.load(self.encoder)
         return References(source, encoder, self.count, encoder_digest(self.encoder), folder)
 
     def _source(self) -> Any:
-        from vlm_agent.agents.llm.references.sources import Demonstrated, Predicted
+        from vlm_agent.agents.examples.nearest import Demonstrated, Predicted
 
         if self.predictions is None:
             return Demonstrated(Path(str(self.shards)))

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents.agent import Turn
+from vlm_agent.agents.chats import Chat, chat_of
 from vlm_agent.agents.dynamic_planning.reading import read_description
-from vlm_agent.agents.lessons import Lesson, lesson
 from vlm_agent.agents.llm.prompted import Replies
 from vlm_agent.agents.llm.prompts import numbered_lines
 from vlm_agent.agents.llm.replies import UnreadReplyError
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from vlm_agent.agents.dynamic_planning.agent import DynamicPlanningAgent
 
 
-def lessons_of(agent: "DynamicPlanningAgent", episodes: Iterable[Episode], reflects: bool) -> Iterator[Lesson]:
-    """A lesson for each reply of the model, episode after episode. `reflects`: whether the model judges its actions.
+def chats_of(agent: "DynamicPlanningAgent", episodes: Iterable[Episode], reflects: bool) -> Iterator[Chat]:
+    """A chat for each reply of the model, episode after episode. `reflects`: whether the model judges its actions.
 
     Raises DatasetError for a step without a plan.
     """
     for episode in episodes:
         replies = KnownReplies(agent.calls, language=agent.language)
         _play(agent, replies, episode, reflects)
-        yield from (lesson(messages, reply) for messages, reply in replies.chats)
+        yield from (chat_of(messages, reply) for messages, reply in replies.chats)
 
 
 @dataclass

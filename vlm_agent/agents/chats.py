@@ -1,4 +1,4 @@
-"""Lessons: what a text model has to reply to an agent's prompts, as chats for training (`data.chats`)."""
+"""Chats for training (`data.chats`): what a text model has to reply to the prompts of an agent."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from vlm_agent.agents.agent import AgentSettings
 
-Lesson = list[dict[str, Any]]
+Chat = list[dict[str, Any]]
 """Messages with a role and a text as content each; the last one is the assistant's reply."""
 
 
@@ -26,16 +26,14 @@ class Episodes(Protocol):
     def __getitem__(self, index: int, /) -> Episode: ...
 
 
-def lesson(messages: Sequence[Mapping[str, Any]], reply: str) -> Lesson:
+def chat_of(messages: Sequence[Mapping[str, Any]], reply: str) -> Chat:
     return [*map(dict, messages), {"role": "assistant", "content": reply}]
 
 
-def write_lessons(
-    path: Path, settings: "AgentSettings", dataset: Episodes, limit: int | None, console: "Console"
-) -> int:
+def write_chats(path: Path, settings: "AgentSettings", dataset: Episodes, limit: int | None, console: "Console") -> int:
     """Writes JSON lines, a chat each, of at most `limit` episodes spread evenly over `dataset`; returns their number.
 
-    Raises DatasetError without an episode, and every error of `AgentSettings.lessons`.
+    Raises DatasetError without an episode, and every error of `AgentSettings.chats`.
     """
     episodes = len(dataset) if limit is None else min(limit, len(dataset))
     if not episodes:
@@ -52,7 +50,7 @@ def write_lessons(
                 yield dataset[number * len(dataset) // episodes]
                 progress.advance(1, "writing")
 
-        for messages in settings.lessons(read()):
+        for messages in settings.chats(read()):
             file.write(json.dumps({"messages": messages}, ensure_ascii=False) + "\n")
             written += 1
     console.print(f"{path}: {written:,} chats of {episodes:,} episodes", highlight=False, markup=False)

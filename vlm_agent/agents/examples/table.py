@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from vlm_agent.agents.llm.demonstrations.store import LONGEST_LINE, Demonstrations, DemonstrationsError, checked
+from vlm_agent.agents.examples.store import LONGEST_LINE, Demonstrations, DemonstrationsError, checked
 
 COLUMNS = ("app", "task", "traces")
 LARGEST = 16 << 20

@@ -18,7 +18,7 @@ from threading import Lock
 
 import numpy as np
 
-from vlm_agent.agents.llm.references.nearest import Encoder
+from vlm_agent.agents.examples.encoder import Encoder
 from vlm_agent.errors import UserError
 from vlm_agent.texts.secrets import Secrets, mask_cards, names_secret
 
