@@ -51,7 +51,7 @@ def test_an_installed_command_runs_in_an_empty_folder(installed, wheel, tmp_path
     python = installed.with_name("python")
     assert str(installed.parents[1]) in run(python, tmp_path, "-c", "import vlm_agent; print(vlm_agent.__file__)")
     code = "import vlm_agent.files.installation as it; print(it.install_line('gguf'), (it.DOCS / 'agents.md').stat())"
-    assert run(python, tmp_path, "-c", code).startswith(f"pip install '{wheel}[gguf]'")
+    assert run(python, tmp_path, "-c", code).startswith("pip install 'gguf")
     run(installed, tmp_path, "simulate", "--episodes", "12", "--output", "aitw", "--workers", "1")
     run(installed, tmp_path, "convert", "--input", "aitw", "--output", "shards", "--splits", "aitw/splits.json")
     dry_run = ("train", "--data.shards", "shards", "--dry-run")

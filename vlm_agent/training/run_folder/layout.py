@@ -238,9 +238,7 @@ def explained_full_disk(run: Path) -> Iterator[None]:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
