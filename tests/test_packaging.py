@@ -44,7 +44,7 @@ def test_a_wheel_holds_recipes_benchmarks_pages_and_bases_and_no_tests(wheel):
     assert not [name for name in names if name.startswith(("tests", "tools", "build"))]
 
 
-def test_an_installed_command_runs_in_an_empty_folder(installed, wheel, tmp_path):
+def test_an_installed_command_runs_in_an_empty_folder(installed, tmp_path):
     assert "recipes/forkme.yaml" in run(installed, tmp_path, "recipes")
     run(installed, tmp_path, "recipes", "phone_vlm_tiny_lora", "--output", "mine.yaml")
     assert (tmp_path / "mine.yaml").read_text() == (ROOT / "recipes/phone_vlm_tiny_lora.yaml").read_text()

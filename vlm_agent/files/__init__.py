@@ -40,12 +40,12 @@ def atomic_write(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         share_as_created(temporary)
-        _sync(temporary)
+        sync(temporary)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
                 yield temporary
         finally:
             lock.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def _renamed_to(path: Path, temporary: Path) -> Iterator[None]:
     try:
         yield
         for inside in (*temporary.rglob("*"), temporary):
-            _sync(inside)
+            sync(inside)
         temporary.replace(path)
     except BaseException:
         if temporary.exists():
@@ -100,12 +100,8 @@ def is_free(folder: Path) -> bool:
     return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
 
 
-def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder durable, as `os.fsync` does for the content of a file."""
-    _sync(folder)
-
-
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Makes the content of a file durable, or the names in a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -45,7 +45,7 @@ from rich.console import Console
 from vlm_agent.errors import RecipeError
 from vlm_agent.files import atomic_write, read_json, write_json
 from vlm_agent.files.console import clock_time
-from vlm_agent.recipe.run import OFF, TRACKERS, Recipe
+from vlm_agent.recipe.run import OFF, Recipe
 from vlm_agent.training.loop import ranks
 from vlm_agent.training.run_folder.checkpoints import dotted
 from vlm_agent.training.run_folder.layout import TENSORBOARD
@@ -261,9 +261,7 @@ def check_tracker(recipe: Recipe) -> None:
     """Raises RecipeError where the tracker of the recipe is not installed."""
     name = recipe.training.track
     if name != OFF and importlib.util.find_spec(name) is None:
-        raise RecipeError(
-            f"training.track: {name} is not installed; pip install {TRACKERS[name]}, or set training.track: {OFF}"
-        )
+        raise RecipeError(f"training.track: {name} is not installed; pip install {name}, or set training.track: {OFF}")
 
 
 @contextmanager
