@@ -15,7 +15,8 @@ import google_crc32c
 
 from vlm_agent.datasets.formats.inflate import DamagedGzipError, GzipStream
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import HashedFile, atomic_write
+from vlm_agent.files import atomic_write
+from vlm_agent.files.hashing import HashedFile
 from vlm_agent.files.png import GZIP, Deflater
 
 MAX_RECORD_BYTES = 1 << 28

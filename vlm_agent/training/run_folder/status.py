@@ -23,7 +23,7 @@ from typing import Annotated, Any
 from pydantic import AwareDatetime, Field
 
 from vlm_agent.errors import UserError
-from vlm_agent.files.checked_json import check_kind, read_checked
+from vlm_agent.files import check_kind, read_checked
 from vlm_agent.training.journal import PROGRESS, read_progress
 from vlm_agent.training.run_folder.checkpoint_record import RECORD
 from vlm_agent.training.run_folder.layout import training_state

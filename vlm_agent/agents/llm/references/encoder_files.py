@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from vlm_agent.errors import UserError
-from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files import read_checked
 
 REMEDY = "download the encoder again"
 

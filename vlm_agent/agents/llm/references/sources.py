@@ -10,8 +10,7 @@ from typing import Protocol
 from vlm_agent.datasets.shards.dataset import ShardDataset, manifest_digest
 from vlm_agent.episodes import Action, Screen, UiElement
 from vlm_agent.errors import DatasetError, UserError
-from vlm_agent.files import sha256_of
-from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files import read_checked, sha256_of
 from vlm_agent.files.parquet import open_parquet
 from vlm_agent.texts.actions import action_in_words
 from vlm_agent.texts.lines import one_line
