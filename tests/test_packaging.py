@@ -44,14 +44,14 @@ def test_a_wheel_holds_recipes_benchmarks_pages_and_bases_and_no_tests(wheel):
     assert not [name for name in names if name.startswith(("tests", "tools", "build"))]
 
 
-def test_an_installed_command_runs_in_an_empty_folder(installed, wheel, tmp_path):
+def test_an_installed_command_runs_in_an_empty_folder(installed, tmp_path):
     assert "recipes/forkme.yaml" in run(installed, tmp_path, "recipes")
     run(installed, tmp_path, "recipes", "phone_vlm_tiny_lora", "--output", "mine.yaml")
     assert (tmp_path / "mine.yaml").read_text() == (ROOT / "recipes/phone_vlm_tiny_lora.yaml").read_text()
     python = installed.with_name("python")
     assert str(installed.parents[1]) in run(python, tmp_path, "-c", "import vlm_agent; print(vlm_agent.__file__)")
     code = "import vlm_agent.files.installation as it; print(it.install_line('gguf'), (it.DOCS / 'agents.md').stat())"
-    assert run(python, tmp_path, "-c", code).startswith(f"pip install '{wheel}[gguf]'")
+    assert run(python, tmp_path, "-c", code).startswith("pip install 'gguf")
     run(installed, tmp_path, "simulate", "--episodes", "12", "--output", "aitw", "--workers", "1")
     run(installed, tmp_path, "convert", "--input", "aitw", "--output", "shards", "--splits", "aitw/splits.json")
     dry_run = ("train", "--data.shards", "shards", "--dry-run")

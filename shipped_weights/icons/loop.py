@@ -19,8 +19,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from vlm_agent.errors import CheckpointError, TrainingError
-from vlm_agent.files import atomic_write
-from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files import atomic_write, read_checked, write_checked
 from vlm_agent.files.console import Progress
 from vlm_agent.files.jobs import Job
 from vlm_agent.settings import Section

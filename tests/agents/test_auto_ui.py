@@ -29,7 +29,7 @@ from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.episodes import Action
 from vlm_agent.errors import CheckpointError, DatasetError, UserError
 from vlm_agent.evaluation.predictions import read_predictions
-from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files import read_checked
 from vlm_agent.models.build import load_sentences
 from vlm_agent.models.features import load_extractor
 from vlm_agent.models.features.store import FeatureStore

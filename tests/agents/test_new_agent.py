@@ -22,7 +22,7 @@ from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.episodes import Action, Screen
 from vlm_agent.evaluation.offline import parts
 from vlm_agent.evaluation.predictions import read_predictions
-from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files import read_checked
 
 
 @dataclass

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files import read_checked
 
 
 def of_conversion(folder: Path) -> dict:

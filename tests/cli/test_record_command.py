@@ -19,7 +19,7 @@ from vlm_agent.devices.acting.demonstrating.observed import Observed, ObservedAc
 from vlm_agent.devices.acting.guard import Guard
 from vlm_agent.devices.acting.loop import act
 from vlm_agent.episodes import Action, UiElement, Widget
-from vlm_agent.files.checked_json import CHECKSUM, write_checked
+from vlm_agent.files import CHECKSUM, write_checked
 from vlm_agent.screens.seen import Text
 from vlm_agent.screens.understand import LoadedReaders, understand
 from vlm_agent.simulator import SimulatedPhone, sample_task

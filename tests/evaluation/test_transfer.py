@@ -13,8 +13,7 @@ from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline.run import evaluate
 from vlm_agent.evaluation.predictions import read_predictions, write_predictions
-from vlm_agent.files import write_json
-from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files import read_checked, write_json
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import write_json
-from vlm_agent.files.checked_json import content_of, parsing, read_checked, write_checked
+from vlm_agent.files import content_of, parsing, read_checked, write_checked, write_json
 
 CONTENT = {"episodes": 12, "name": "é", "share": 0.1, "files": [{"shard": None}]}
 

@@ -11,8 +11,7 @@ from isal import isal_zlib
 
 from vlm_agent.datasets.formats.tfrecord import write_records
 from vlm_agent.datasets.shards.images import decode_screen
-from vlm_agent.files.deflate import GZIP, ZLIB, Deflater
-from vlm_agent.files.png import encode_png
+from vlm_agent.files.png import GZIP, ZLIB, Deflater, encode_png
 
 SLOTS = 8192
 WINDOW = 1 << 15

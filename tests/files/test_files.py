@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from vlm_agent.datasets.formats.tfrecord import masked_crc32c, read_records
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import (
-    HashedFile,
-    HashedFiles,
     atomic_folder,
     atomic_write,
     is_free,
@@ -24,6 +22,7 @@ from vlm_agent.files import (
     sha256_of,
     write_json,
 )
+from vlm_agent.files.hashing import HashedFile, HashedFiles
 
 
 def _sha256(*contents):

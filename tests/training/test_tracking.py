@@ -48,7 +48,7 @@ def trained(path, track, **others):
 
 
 def test_every_tracker_of_a_recipe_can_be_started():
-    assert journal._TRACKERS.keys() == TRACKERS.keys()
+    assert tuple(journal._TRACKERS) == TRACKERS
 
 
 @pytest.mark.parametrize("name", TRACKERS)
@@ -127,7 +127,7 @@ def test_a_tracker_that_is_not_installed_is_one_line_before_the_data_is_read(rec
     assert main(["train", "--config", str(recipe), *keys]) == FAILED
     error = capsys.readouterr().err.strip()
     assert f"training.track: {name} is not installed" in error
-    assert f"pip install {TRACKERS[name]}" in error
+    assert f"pip install {name}" in error
     assert "\n" not in error
     assert not (tmp_path / "my run" / "recipe.yaml").exists()
 

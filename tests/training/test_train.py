@@ -23,8 +23,7 @@ from vlm_agent.agents.controls import CONTROLS
 from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.errors import RecipeError, TrainingError, UserError
-from vlm_agent.files import write_json
-from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files import read_checked, write_checked, write_json
 from vlm_agent.models.build import load
 from vlm_agent.models.run_layout import BASE_FOLDER, trained
 from vlm_agent.recipe.run import Recipe, read_recipe

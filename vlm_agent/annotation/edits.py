@@ -14,7 +14,7 @@ from typing import Any
 
 from vlm_agent.annotation.annotator import TEXTS
 from vlm_agent.errors import DatasetError
-from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files import read_checked, write_checked
 
 
 @dataclass(frozen=True)

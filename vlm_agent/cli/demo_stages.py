@@ -28,8 +28,7 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.online import AGENT, ONLINE
 from vlm_agent.evaluation.scoring.metrics import headline
-from vlm_agent.files import atomic_write, is_free
-from vlm_agent.files.checked_json import parsing, read_checked
+from vlm_agent.files import atomic_write, is_free, parsing, read_checked
 from vlm_agent.files.console import say
 from vlm_agent.files.peak_memory import PeakMemory
 from vlm_agent.models.weights.precision import has_bf16

@@ -101,9 +101,8 @@ def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
 def _dry_run(recipe: "Recipe", options: argparse.Namespace, console: "Console") -> None:
     from vlm_agent.training.data.shard_data import ShardDataModule, data_module_of
     from vlm_agent.training.dry_run.hardware import find_gpu
-    from vlm_agent.training.dry_run.report import Target, dry_run
+    from vlm_agent.training.dry_run.report import Target, dry_run, print_dry_run
     from vlm_agent.training.dry_run.start import check_start
-    from vlm_agent.training.dry_run.tables import print_dry_run
 
     data_module = cast(ShardDataModule, data_module_of(recipe))
     check_start(data_module)

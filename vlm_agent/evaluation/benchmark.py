@@ -11,7 +11,7 @@ from vlm_agent.datasets.selection import SPLITS
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.published_split import PublishedSplit
 from vlm_agent.evaluation.scoring.dialects import SCORERS, find_dialect
-from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files import read_checked
 from vlm_agent.recipe.yaml_file import read_mapping, validated
 from vlm_agent.settings import Section
 

@@ -14,7 +14,7 @@ from vlm_agent.evaluation.offline.plan import PLAN, job
 from vlm_agent.evaluation.online.evaluate import ONLINE
 from vlm_agent.evaluation.scoring.dialects import SCORERS
 from vlm_agent.evaluation.scoring.metrics import OVERALL
-from vlm_agent.files.checked_json import parsing, read_checked
+from vlm_agent.files import parsing, read_checked
 from vlm_agent.models.card.card import Scores, Share
 from vlm_agent.models.run_layout import checked
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vlm_agent.errors import DatasetError, UserError
-from vlm_agent.files import PARTIAL, file_lock, remove_partials
-from vlm_agent.files.checked_json import parsing, read_checked, write_checked
+from vlm_agent.files import PARTIAL, file_lock, parsing, read_checked, remove_partials, write_checked
 from vlm_agent.files.console import Progress
 
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ class Job:
                     path.rmdir() if path.is_dir() else path.unlink()
 
     def parsing_plan(self) -> AbstractContextManager[None]:
-        """A block that parses the plan (`checked_json.parsing`)."""
+        """A block that parses the plan (`files.parsing`)."""
         return parsing(self.plan_path, self._remedy)
 
     def _foreign(self) -> DatasetError:

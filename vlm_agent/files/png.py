@@ -3,6 +3,13 @@
 Every row has filter 2 (the difference to the row above), deflated by ISA-L at its fast level. Screens have flat areas
 and repeated rows, so this filter compresses nearly as well as the best of all five for each row, and it is a single
 numpy subtraction.
+
+At the start of a stream, ISA-L up to 2.32.1 takes the match table's slot for the third byte from a register
+that still holds the stream's address: `.write_first_byte` in `igzip_icf_body_h1_gr_bt.asm` shifts `tmp2`, which no
+instruction has set. Bytes of that slot further on can then match at another distance. The output is valid, but a few
+screens in ten thousand have other bytes in a process with other addresses. `Deflater` avoids that code by the size of
+the first call. ISA-L leaves the last 288 bytes (`ISAL_LOOK_AHEAD`) for the next call, so it compresses one of 289, and
+the next call computes every slot from the bytes.
 """
 
 import struct
@@ -11,11 +18,16 @@ import numpy as np
 from isal import isal_zlib
 
 from vlm_agent.errors import DatasetError
-from vlm_agent.files.deflate import Deflater
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _UP_FILTER = 2
 _BAND_BYTES = 1 << 18  # half of the smallest common second-level cache of a core
+
+
+ZLIB, GZIP = 15, 31
+"""Containers, as zlib's `wbits`."""
+
+_FIRST_CALL_BYTES = 289
 
 
 def encode_png(screen: np.ndarray) -> bytes:
@@ -58,3 +70,26 @@ def check_pixels(screen: np.ndarray) -> None:
 def _chunk(name: bytes, data: bytes) -> bytes:
     checksum = isal_zlib.crc32(data, isal_zlib.crc32(name))
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", checksum)
+
+
+class Deflater:
+    """One stream at the fast level: `compress` all of it in pieces of any size, then `flush`."""
+
+    def __init__(self, container: int = ZLIB) -> None:
+        self._stream = isal_zlib.compressobj(1, isal_zlib.DEFLATED, container)
+        self._head = bytearray()
+
+    def compress(self, data: bytes | memoryview) -> bytes:
+        """The output that is ready after `data`, which may be none."""
+        missing = _FIRST_CALL_BYTES - len(self._head)
+        if not missing:
+            return self._stream.compress(data)
+        self._head += data[:missing]
+        if len(self._head) < _FIRST_CALL_BYTES:
+            return b""
+        return self._stream.compress(self._head) + self._stream.compress(data[missing:])
+
+    def flush(self) -> bytes:
+        """The rest of the output."""
+        start = self._stream.compress(self._head) if len(self._head) < _FIRST_CALL_BYTES else b""
+        return start + self._stream.flush()

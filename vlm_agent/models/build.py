@@ -13,7 +13,7 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from vlm_agent.action_languages import ActionLanguage, LanguageVocabulary
 from vlm_agent.errors import CheckpointError
-from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files import read_checked, write_checked
 from vlm_agent.models.family import family_of, family_of_recipe, processor_of, saved_configuration, saved_family
 from vlm_agent.models.pretrained import explain_load_errors, hub_options, load_tokenizer
 from vlm_agent.models.run_layout import (

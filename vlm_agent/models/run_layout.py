@@ -24,8 +24,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from vlm_agent.errors import CheckpointError
-from vlm_agent.files import version_of
-from vlm_agent.files.checked_json import parsing, read_checked
+from vlm_agent.files import parsing, read_checked, version_of
 from vlm_agent.files.weight_files import check_file
 from vlm_agent.models.weights.adapters import ADAPTER_WEIGHTS
 

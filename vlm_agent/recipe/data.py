@@ -107,7 +107,7 @@ class CoatRecipe(Section):
 class DataRecipe(Section):
     """`shards`: a converted folder. Without shards and chats the recipe of a finished run is read, and trains no other.
 
-    `sentences`: a `trajectory` is an episode in one sentence; `elements` are `items` questions about single screens;
+    `sentences`: a `trajectory` is an episode in one sentence; `elements` are questions about single screens;
     `chain_of_actions` makes each step a source and a target (Auto-UI).
     `chat`: each line of `chats` (a file of JSON lines, or a folder of such) is a conversation in the tokenizer's chat
     template, whose last answer is supervised; for text models. It excludes every other source. `prompt_weight`: the
@@ -141,7 +141,6 @@ class DataRecipe(Section):
     prompt_weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     split: str = "train"
     sentences: str = "trajectory"
-    items: PositiveInt = 12
     control: Literal["grey_screens", "no_history", "shuffled_results"] | None = None
     coat: CoatRecipe = CoatRecipe()
     plan: PlanRecipe = PlanRecipe()

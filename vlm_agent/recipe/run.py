@@ -32,9 +32,8 @@ NEWEST_KEPT = 2
 
 
 OFF = "off"
-TRACKERS = {"wandb": "wandb", "trackio": "trackio", "mlflow": "mlflow"}
-"""The values of `track` besides `off`, which are names of transformers' integrations → the package to install.
-`training/tracking.py` starts them."""
+TRACKERS = ("wandb", "trackio", "mlflow")
+"""The values of `track` besides `off`, which are names of packages. `training/journal.py` starts them."""
 
 BETAS = (0.9, 0.98)
 Beta = Annotated[float, Field(ge=0, lt=1)]

@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from vlm_agent.errors import DatasetError, UserError
-from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files import read_checked, write_checked
 from vlm_agent.files.installation import install_line
 from vlm_agent.screens.layout import Box, area, reading_order, shared
 from vlm_agent.screens.seen import Text, TextReader

@@ -39,12 +39,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from accelerate.utils import patch_environment
 from rich.console import Console
 
 from vlm_agent.errors import RecipeError
 from vlm_agent.files import atomic_write, read_json, write_json
 from vlm_agent.files.console import clock_time
-from vlm_agent.recipe.run import OFF, TRACKERS, Recipe
+from vlm_agent.recipe.run import OFF, Recipe
 from vlm_agent.training.loop import ranks
 from vlm_agent.training.run_folder.checkpoints import dotted
 from vlm_agent.training.run_folder.layout import TENSORBOARD
@@ -191,7 +192,7 @@ def _wandb(tracked: Tracked) -> Iterator[tuple[str, Log]]:
     # Without folders and arguments of the process, the lines of the terminal, and the user's repository.
     private = {f"WANDB_{name}": "true" for name in ("X_DISABLE_META", "X_DISABLE_MACHINE_INFO", "DISABLE_GIT")}
     private |= {"WANDB_DISABLE_CODE": "true", "WANDB_CONSOLE": "off", "WANDB_DIR": str(tracked.folder)}
-    with _environment({name: os.environ.get(name, value) for name, value in private.items()}):
+    with patch_environment(**private | {name: os.environ[name] for name in private if name in os.environ}):
         project = os.environ.get("WANDB_PROJECT", PROJECT)
         wandb.init(project=project, id=run, name=tracked.name, resume="allow")
     wandb.config.update(dict(tracked.config), allow_val_change=True)
@@ -217,8 +218,8 @@ def _mlflow(tracked: Tracked) -> Iterator[tuple[str, Log]]:
     import mlflow
 
     mlflow.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT))
-    with _environment({"MLFLOW_RUN_ID": None}):
-        run = mlflow.start_run(run_id=tracked.run, run_name=tracked.name).info.run_id
+    os.environ.pop("MLFLOW_RUN_ID", None)  # the run of another program
+    run = mlflow.start_run(run_id=tracked.run, run_name=tracked.name).info.run_id
     if tracked.run is None:  # the parameters of a run cannot change
         parameters = [(key, str(value)[:_MLFLOW_VALUE]) for key, value in tracked.config.items()]
         for start in range(0, len(parameters), _MLFLOW_BATCH):
@@ -260,9 +261,7 @@ def check_tracker(recipe: Recipe) -> None:
     """Raises RecipeError where the tracker of the recipe is not installed."""
     name = recipe.training.track
     if name != OFF and importlib.util.find_spec(name) is None:
-        raise RecipeError(
-            f"training.track: {name} is not installed; pip install {TRACKERS[name]}, or set training.track: {OFF}"
-        )
+        raise RecipeError(f"training.track: {name} is not installed; pip install {name}, or set training.track: {OFF}")
 
 
 @contextmanager
@@ -285,33 +284,10 @@ def _recorded(folder: Path, tracker: str, recipe: Recipe) -> Iterator[Log]:
     path = folder / RECORD
     record = read_json(path, "remove it, and a new run is started") if path.is_file() else {}
     known = record.get("tracker") == tracker
-    name = record["name"] if known else f"{_safe(folder.absolute().name)}-{secrets.token_hex(4)}"
+    safe = re.sub(r"[^A-Za-z0-9_.-]+", "_", folder.absolute().name)[:_NAME]  # servers refuse other characters
+    name = record["name"] if known else f"{safe}-{secrets.token_hex(4)}"
     config = dict(dotted(recipe.model_dump(mode="json")))
     with _TRACKERS[tracker](Tracked(folder, record["run"] if known else None, name, config)) as (run, log):
         if not known:
             write_json(path, {"tracker": tracker, "run": run, "name": name})
         yield log
-
-
-def _safe(name: str) -> str:
-    """Without characters that a server refuses in the name of a run."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:_NAME]
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str | None]) -> Iterator[None]:
-    """Sets environment variables in the block; None removes one. Trackers read them when they start a run."""
-    before = {name: os.environ.get(name) for name in variables}
-    _set(variables)
-    try:
-        yield
-    finally:
-        _set(before)
-
-
-def _set(variables: Mapping[str, str | None]) -> None:
-    for name, value in variables.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value

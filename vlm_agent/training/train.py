@@ -93,7 +93,8 @@ def _train(
 
     # The data: which rows every step reads, known before any weight is loaded.
     data = data_of(recipe)
-    stream, validation = data.stream(), make_validation(data)
+    stream, validated = data.stream(), recipe.training.validation
+    validation = None if validated is None else Validation(data.validation_rows(validated), recipe.data.workers)
     place = take_place(recipe)
 
     # The model: base weights, then adapters on the parts that train.
@@ -197,11 +198,6 @@ def rows_of(stream: RowStream, first: int, steps: int, recipe: Recipe, place: Pl
 def is_first_rank() -> bool:
     """Whether this process writes the run folder. Known from the launcher, before the ranks are connected."""
     return os.environ.get("RANK", "0") == "0"
-
-
-def make_validation(data: DataModule) -> Validation | None:
-    settings = data.recipe.training.validation
-    return None if settings is None else Validation(data.validation_rows(settings), data.recipe.data.workers)
 
 
 def known_flops(data: DataModule) -> TrainingFlops | None:

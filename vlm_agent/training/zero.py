@@ -130,7 +130,8 @@ def configuration(recipe: Recipe, bf16: bool) -> HfDeepSpeedConfig:
 def with_sizes(config: dict[str, Any], model: nn.Module) -> dict[str, Any]:
     """The configuration with the sizes of buffers that follow from the width of the model where they are `auto`."""
     zero = config["zero_optimization"]
-    width = hidden_size(cast(Any, model).config)
+    whole = cast(Any, model).config
+    width = getattr(whole, "hidden_size", None) or whole.get_text_config().hidden_size  # of the language model
     sizes = {
         "reduce_bucket_size": width**2,
         "stage3_prefetch_bucket_size": int(0.9 * width**2),
@@ -139,8 +140,3 @@ def with_sizes(config: dict[str, Any], model: nn.Module) -> dict[str, Any]:
     return config | {
         "zero_optimization": {key: sizes[key] if value == "auto" else value for key, value in zero.items()}
     }
-
-
-def hidden_size(config: Any) -> int:
-    """The width of the language model."""
-    return getattr(config, "hidden_size", None) or config.get_text_config().hidden_size

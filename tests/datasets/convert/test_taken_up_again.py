@@ -14,7 +14,7 @@ from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.convert.plan import job
 from vlm_agent.datasets.sources.aitw import write_episodes
 from vlm_agent.errors import DatasetError
-from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files import read_checked
 
 
 def _arguments(source, output, *more):

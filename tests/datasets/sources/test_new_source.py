@@ -15,7 +15,7 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.sources import Input, Source, inputs_of_episodes, main_files
 from vlm_agent.datasets.sources.registry import SOURCES
 from vlm_agent.episodes import Action, Step
-from vlm_agent.files import HashedFiles
+from vlm_agent.files.hashing import HashedFiles
 
 
 def is_data(path: Path) -> bool:

@@ -16,7 +16,7 @@ from vlm_agent.devices.acting.guard import Guard
 from vlm_agent.devices.acting.loop import Limits, act
 from vlm_agent.devices.errors import RefusedError
 from vlm_agent.episodes import Action, UiElement
-from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files import read_checked, write_checked
 from vlm_agent.texts.secrets import MASK
 
 PASSWORD, CARD = 'Tr0ub4dor&"3', "4111 1111 1111 1111"

@@ -24,7 +24,7 @@ from vlm_agent.devices.errors import (
 )
 from vlm_agent.episodes import Action, UiElement
 from vlm_agent.errors import DatasetError
-from vlm_agent.files.checked_json import CHECKSUM, write_checked
+from vlm_agent.files import CHECKSUM, write_checked
 
 TAPS = [Action.tap(0.1 * number, 0.5) for number in range(1, 9)]
 FREELY = Guard(allow_purchases=True)

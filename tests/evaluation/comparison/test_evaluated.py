@@ -20,7 +20,7 @@ from vlm_agent.evaluation.comparison.records import Records
 from vlm_agent.evaluation.comparison.results import results_of
 from vlm_agent.evaluation.comparison.settings import ComparisonError
 from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, RESULTS, TRAIN, Layout, Stage, Stages
-from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files import read_checked, write_checked
 from vlm_agent.models.run_layout import FINISHED
 
 METRICS, ONLINE_FILE, RUN = "metrics.json", "online.json", "run.json"

@@ -10,7 +10,7 @@ from vlm_agent.agents import Answer, Usage
 from vlm_agent.agents.agent import Diagnostics
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.offline.answer_counts import AnswerCounts, read_counts
-from vlm_agent.files.checked_json import write_checked
+from vlm_agent.files import write_checked
 
 EPISODES = [replace(tiny.episode(number), steps=tiny.episode().steps[:2]) for number in range(2)]
 RIGHT = Answer("", tiny.ACTIONS[0], usage=Usage(from_prefill=True))

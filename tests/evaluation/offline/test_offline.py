@@ -16,7 +16,7 @@ from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline.plan import read_plan
 from vlm_agent.evaluation.offline.run import evaluate
 from vlm_agent.evaluation.predictions import read_predictions
-from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files import read_checked
 
 
 def _evaluate(shards, output, **options):

@@ -20,7 +20,7 @@ from vlm_agent.evaluation.offline.baselines import constant_predictions, taps_on
 from vlm_agent.evaluation.offline.run import evaluate
 from vlm_agent.evaluation.predictions import write_predictions
 from vlm_agent.evaluation.scoring.dialects import verdicts
-from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files import read_checked
 
 TOP, BOTTOM = UiElement((0.0, 0.0, 0.1, 0.2), "top"), UiElement((0.8, 0.0, 0.2, 1.0), "bottom")
 BESIDE = Action.tap(0.3, 0.1)

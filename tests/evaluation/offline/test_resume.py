@@ -17,8 +17,7 @@ from vlm_agent.evaluation.offline.parts import lock_output
 from vlm_agent.evaluation.offline.plan import recorded_settings
 from vlm_agent.evaluation.offline.run import evaluate, finish
 from vlm_agent.evaluation.predictions import read_predictions, write_predictions
-from vlm_agent.files import write_json
-from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files import read_checked, write_json
 from vlm_agent.files.jobs import ArrayTask
 
 RUNS = ("predictions.parquet", "predictions_constrained.parquet", "predictions_grey_screens.parquet")

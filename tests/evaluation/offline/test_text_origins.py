@@ -15,7 +15,7 @@ from vlm_agent.cli import OK, main
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode
 from vlm_agent.evaluation.offline.about import ANNOTATION, DEMONSTRATION, MISSING, PHONE, text_origins
-from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files import read_checked
 from vlm_agent.texts.phone import result_text, screen_text
 
 ANNOTATED = with_texts(tiny.episode(0))

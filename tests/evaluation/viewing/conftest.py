@@ -8,7 +8,7 @@ from PIL import Image
 
 from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
 from vlm_agent.evaluation.online.tasks import online_tasks
-from vlm_agent.files.checked_json import CHECKSUM, write_checked
+from vlm_agent.files import CHECKSUM, write_checked
 
 EVIL = "</title><script>window.pwned = 1</script><img src=x onerror='window.pwned = 1'>"
 

@@ -23,7 +23,7 @@ from vlm_agent.agents.vision_tasker import VisionTaskerSettings
 from vlm_agent.cli import FAILED, INTERRUPTED, main
 from vlm_agent.episodes import Action
 from vlm_agent.evaluation.viewing.asking import MOST_BYTES, Asking
-from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files import read_checked, write_checked
 
 TAP = default_language().encode(Action.tap(0.5, 0.25))
 

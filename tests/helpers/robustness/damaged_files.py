@@ -32,7 +32,7 @@ from vlm_agent.evaluation.offline.parts import Parts
 from vlm_agent.evaluation.online.runs import RESULT, read_result
 from vlm_agent.evaluation.predictions import predictions_for, read_predictions, write_predictions
 from vlm_agent.evaluation.scoring.metrics import score
-from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files import read_checked, write_checked
 from vlm_agent.models.features.job import ShardExtraction
 from vlm_agent.models.features.store import FEATURES, PIXELS, SUMS, FeatureStore, name_of, shards_digest
 from vlm_agent.models.run_layout import DIGESTS, FINISHED, base_folder, checked, trained

@@ -10,7 +10,7 @@ from helpers.slurm.workplace import Workplace
 from safetensors.torch import load_file
 
 from vlm_agent.cli import main
-from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files import read_checked
 
 SECONDS = 300
 

@@ -16,8 +16,7 @@ from helpers.models import vision_towers
 from vlm_agent.cli import main
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import sha256_of, write_json
-from vlm_agent.files.checked_json import content_of, read_checked
+from vlm_agent.files import content_of, read_checked, sha256_of, write_json
 from vlm_agent.models.features import load_extractor
 from vlm_agent.models.features.store import FeatureStore, PixelIndex, pixel_digest, row_sum
 from vlm_agent.recipe.model import FeatureSettings

@@ -26,8 +26,7 @@ from vlm_agent.training.data import data_module
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.data.stream import RowSize
 from vlm_agent.training.dry_run.hardware import find_gpu
-from vlm_agent.training.dry_run.report import Target, dry_run
-from vlm_agent.training.dry_run.tables import run_rows
+from vlm_agent.training.dry_run.report import Target, dry_run, run_rows
 
 EPISODES = chain_runs.episodes()
 STEPS = [(episode.id, number) for episode in EPISODES for number in range(len(episode))]

@@ -11,8 +11,7 @@ from transformers import AutoTokenizer, T5Config, T5ForConditionalGeneration
 
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import write_json
-from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files import read_checked, write_json
 from vlm_agent.models.build import configuration_of, load
 from vlm_agent.models.features.store import FeatureStore
 from vlm_agent.models.run_layout import trained

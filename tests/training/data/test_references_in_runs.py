@@ -26,7 +26,7 @@ from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.shards.dataset import ShardDataset, manifest_content
 from vlm_agent.episodes import recorded_screen
 from vlm_agent.errors import CheckpointError, RecipeError
-from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files import read_checked, write_checked
 from vlm_agent.models.run_layout import REFERENCES_FILE, trained
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.data.recipe_sentences import recipe_sentences, whole_lengths

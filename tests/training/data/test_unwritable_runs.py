@@ -15,8 +15,7 @@ from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.data import data_module
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.dry_run.hardware import find_gpu
-from vlm_agent.training.dry_run.report import Target, dry_run
-from vlm_agent.training.dry_run.tables import print_dry_run
+from vlm_agent.training.dry_run.report import Target, dry_run, print_dry_run
 from vlm_agent.training.train import train
 
 LOUD = Action.type_text("LOUD")

@@ -1,6 +1,5 @@
 """A dry run counts the data, memory and FLOPs of the run without reading weights."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +24,8 @@ from vlm_agent.training.data.recipe_sentences import whole_lengths
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.dry_run.hardware import find_gpu
 from vlm_agent.training.dry_run.memory import SHARDINGS
-from vlm_agent.training.dry_run.report import Target, count_parameters, dry_run, empty_model
+from vlm_agent.training.dry_run.report import Target, count_parameters, dry_run, empty_model, print_dry_run, run_rows
 from vlm_agent.training.dry_run.start import check_start
-from vlm_agent.training.dry_run.tables import checkpointing_advice, print_dry_run, run_rows
 
 QWEN = {
     "model_type": "qwen2_5_vl",
@@ -202,25 +200,6 @@ def test_a_dry_run_fits_on_one_screen_with_all_figures(tmp_path):
     ):
         assert words in shown
     assert run_rows(dry)["tokens a screen"] == "8"
-
-
-def test_unneeded_checkpointing_is_reported_with_its_cost(tmp_path):
-    dry = dry_run(data_module_of(tmp_path, {"steps": 3, "gradient_checkpointing": True}), H100)
-    ratio = dry.step.work.hardware / dry.step.work.model
-    advice = checkpointing_advice(dry)
-    assert advice.startswith("training.gradient_checkpointing: false fits: ddp takes ")
-    assert f"computes {ratio:.2f}x less" in advice
-    console = Console(width=120, record=True)
-    print_dry_run(console, dry)
-    assert "gradient_checkpointing: false fits" in console.export_text()
-    assert checkpointing_advice(replace(dry, activations=dry.activations | {False: 65 * 10**9})) is None
-
-
-def test_a_run_that_fits_only_with_checkpointing_is_reported(tmp_path):
-    dry = dry_run(data_module_of(tmp_path, {"steps": 3}), H100)
-    assert checkpointing_advice(dry) is None
-    full = replace(dry, activations=dry.activations | {False: 85 * 10**9})
-    assert checkpointing_advice(full).startswith("training.gradient_checkpointing: true fits")
 
 
 def test_recomputation_takes_time_and_lowers_mfu(tmp_path):

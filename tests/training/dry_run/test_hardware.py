@@ -34,10 +34,6 @@ def test_devices_are_identified_by_their_exact_names():
     assert gpu_of_device("NVIDIA L40") is None  # no L4, though it begins like one
 
 
-def test_a_gpu_that_the_build_on_pypi_has_no_kernels_for_is_marked():
-    assert {gpu.name for gpu in GPUS if gpu.volta} == {"V100-32", "V100-16"}
-
-
 def test_peaks_are_without_sparsity_and_in_the_requested_dtype():
     assert find_gpu("A100").peak(bf16=True) == 312e12
     assert find_gpu("A100").peak(bf16=False) == 19.5e12

@@ -14,8 +14,7 @@ from helpers.training import tiny_trainer, two_ranks
 from helpers.training.tiny_trainer import IDENTITY, STEPS, weights
 
 from vlm_agent.errors import TrainingError
-from vlm_agent.files import write_json
-from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files import read_checked, write_json
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.run_folder import checkpoint_record, checkpoints

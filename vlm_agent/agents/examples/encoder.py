@@ -22,8 +22,7 @@ import numpy as np
 from pydantic import Field
 
 from vlm_agent.errors import UserError
-from vlm_agent.files import sha256_of
-from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files import read_checked, sha256_of
 from vlm_agent.texts.folding import normalized
 
 if TYPE_CHECKING:

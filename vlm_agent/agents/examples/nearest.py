@@ -17,8 +17,7 @@ from vlm_agent.datasets.shards.dataset import ShardDataset, manifest_digest
 from vlm_agent.datasets.statistics.leakage import normalise
 from vlm_agent.episodes import Action, Screen, UiElement
 from vlm_agent.errors import DatasetError, UserError
-from vlm_agent.files import atomic_write, sha256_of
-from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files import atomic_write, read_checked, sha256_of
 from vlm_agent.files.console import Progress, make_console
 from vlm_agent.files.parquet import open_parquet
 from vlm_agent.texts.actions import action_in_words

@@ -33,7 +33,7 @@ from vlm_agent.agents.llm.client import KEY, CallError, ChatEndpoint, EndpointEr
 from vlm_agent.agents.llm.completion import Completion, Tokens
 from vlm_agent.agents.llm.cost import Expense, Price, amount, estimated_tokens, text_tokens
 from vlm_agent.errors import UserError
-from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files import read_checked, write_checked
 from vlm_agent.settings import Section
 
 MARKER = ".asked"

@@ -34,8 +34,7 @@ from vlm_agent.datasets.shards.images import ScreenFormat
 from vlm_agent.datasets.sources import Input
 from vlm_agent.datasets.sources.registry import check_subsets, find_inputs, find_source
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import atomic_write
-from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files import atomic_write, read_checked, write_checked
 from vlm_agent.files.console import make_console
 from vlm_agent.files.jobs import ArrayTask
 

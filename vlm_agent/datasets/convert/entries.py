@@ -20,8 +20,7 @@ from vlm_agent.datasets.shards.dataset import MANIFEST
 from vlm_agent.datasets.shards.schema import check_is_shard
 from vlm_agent.datasets.sources import Input
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import sha256_of
-from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files import read_checked, sha256_of, write_checked
 from vlm_agent.files.console import Progress
 from vlm_agent.files.jobs import all_done, time_left
 from vlm_agent.files.parquet import open_parquet

@@ -19,8 +19,8 @@ from vlm_agent.datasets.shards.dataset import ShardWriter
 from vlm_agent.datasets.shards.schema import episode_row, step_struct
 from vlm_agent.datasets.sources import Input, Source
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import HashedFiles
-from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files import read_checked, write_checked
+from vlm_agent.files.hashing import HashedFiles
 
 Report = Callable[[int, int, int], None]
 """Called with the numbers of steps, quarantined records and bytes since the last call."""

@@ -11,8 +11,7 @@ from vlm_agent.datasets.shards.dataset import WORK_FOLDERS
 from vlm_agent.datasets.shards.images import ScreenFormat
 from vlm_agent.datasets.shards.schema import VERSION
 from vlm_agent.datasets.sources import Input
-from vlm_agent.files import sha256_of
-from vlm_agent.files.checked_json import write_checked
+from vlm_agent.files import sha256_of, write_checked
 from vlm_agent.files.jobs import ShardJob
 
 WORK = WORK_FOLDERS["convert"]

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from isal import igzip, isal_zlib
 
-from vlm_agent.files import HashedFile
+from vlm_agent.files.hashing import HashedFile
 
 _CHUNK = 1 << 16
 _DAMAGE: tuple[type[Exception], ...] = (EOFError, gzip.BadGzipFile, isal_zlib.error)  # type: ignore[assignment]  # isal's stub has an instance

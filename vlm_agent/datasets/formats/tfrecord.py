@@ -15,8 +15,9 @@ import google_crc32c
 
 from vlm_agent.datasets.formats.inflate import DamagedGzipError, GzipStream
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import HashedFile, atomic_write
-from vlm_agent.files.deflate import GZIP, Deflater
+from vlm_agent.files import atomic_write
+from vlm_agent.files.hashing import HashedFile
+from vlm_agent.files.png import GZIP, Deflater
 
 MAX_RECORD_BYTES = 1 << 28
 """Longer records are refused to bound memory. The largest accepted screen has 96 MiB of pixels."""

@@ -40,8 +40,7 @@ from vlm_agent.datasets.shards.schema import (
 from vlm_agent.datasets.sources.registry import check_subsets
 from vlm_agent.episodes import Episode, Step
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import atomic_write
-from vlm_agent.files.checked_json import content_of, read_checked, write_checked
+from vlm_agent.files import atomic_write, content_of, read_checked, write_checked
 from vlm_agent.files.parquet import Footer, ParquetWriter, open_parquet, read_footer
 
 MANIFEST = "manifest.json"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vlm_agent.datasets.records import BadRecord, EpisodeStep, Exclusion
-from vlm_agent.files import HashedFiles
+from vlm_agent.files.hashing import HashedFiles
 
 EPISODES_PER_SHARD = 200
 """For sources with a file or a folder per episode: a shard per episode would be slow to open."""

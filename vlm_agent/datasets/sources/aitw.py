@@ -24,7 +24,7 @@ from vlm_agent.datasets.records import BadRecord, EpisodeStep
 from vlm_agent.datasets.sources import Input, Source, checks
 from vlm_agent.episodes import Action, Episode, Step, UiElement
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import HashedFile, HashedFiles
+from vlm_agent.files.hashing import HashedFile, HashedFiles
 
 SUBSETS = ("general", "google_apps", "install", "single", "web_shopping")
 

@@ -22,7 +22,7 @@ from vlm_agent.datasets.selection import LABELS
 from vlm_agent.datasets.sources import Input, Source, checks, inputs_of_episodes, main_files
 from vlm_agent.episodes import Step, UiElement
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import HashedFiles
+from vlm_agent.files.hashing import HashedFiles
 
 SUBSETS = ("general", "google_apps", "install", "single", "web_shopping")
 

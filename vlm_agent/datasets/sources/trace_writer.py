@@ -16,8 +16,7 @@ import numpy as np
 from vlm_agent.datasets.sources.traces import HEADING, STEPS, VERSION, Heading, TraceStep, sealed
 from vlm_agent.episodes import Action, ActionKind, UiElement, element_at
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import atomic_write
-from vlm_agent.files.checked_json import CHECKSUM, checked_bytes, write_checked
+from vlm_agent.files import CHECKSUM, atomic_write, checked_bytes, write_checked
 from vlm_agent.files.png import encode_png
 from vlm_agent.texts.secrets import MASK, Focus, Secrets, has_card
 

@@ -24,7 +24,7 @@ learn a transition that may never have happened, or that nothing shows. The othe
 `evaluate --online`).
 
 Each line ends with a key `crc32`, the CRC-32 of the line without it, and trace.json has a checksum
-(`checked_json.py`): damage is an error wherever the trace is read, and the lines before a kill stay readable. A trace
+(`vlm_agent/files`): damage is an error wherever the trace is read, and the lines before a kill stay readable. A trace
 of another program, whose trace.json has no checksum, needs none in its lines.
 
 The content of these files is untrusted when it is read.
@@ -51,8 +51,8 @@ from vlm_agent.episodes import (
     UiElement,
 )
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import HashedFiles
-from vlm_agent.files.checked_json import CHECKSUM, content_of
+from vlm_agent.files import CHECKSUM, content_of
+from vlm_agent.files.hashing import HashedFiles
 from vlm_agent.texts.secrets import MASK
 
 HEADING, STEPS = "trace.json", "steps.jsonl"

@@ -12,7 +12,7 @@ from vlm_agent.evaluation.identity import AGENT
 from vlm_agent.evaluation.offline.plan import METRICS
 from vlm_agent.evaluation.online.evaluate import EXPERT
 from vlm_agent.evaluation.online.evaluate import ONLINE as ONLINE_FILE
-from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files import read_checked
 from vlm_agent.training.run_folder.layout import FINISHED
 
 _REMEDY = "remove it and run the same command again"

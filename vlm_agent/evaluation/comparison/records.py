@@ -17,8 +17,7 @@ from typing import Any, BinaryIO, cast
 
 from vlm_agent.evaluation.comparison.settings import ComparisonError
 from vlm_agent.evaluation.comparison.stages import Stage
-from vlm_agent.files import file_lock, read_json, write_json
-from vlm_agent.files.checked_json import kind_problem
+from vlm_agent.files import file_lock, kind_problem, read_json, write_json
 
 _NAMES = "names.json"
 """In OUT/stages: the outputs of all stages, by their name."""

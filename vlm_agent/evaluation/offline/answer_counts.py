@@ -10,7 +10,7 @@ from vlm_agent.agents import Answer
 from vlm_agent.agents.llm.completion import CUT_OFF, DURING_REASONING, EMPTY, REASONING_ALONE, TOOL_CALL
 from vlm_agent.episodes import Episode
 from vlm_agent.evaluation.identity import context_fact
-from vlm_agent.files.checked_json import parsing, read_checked
+from vlm_agent.files import parsing, read_checked
 from vlm_agent.sentences.trajectory import unwritable_line
 
 LISTED = 20

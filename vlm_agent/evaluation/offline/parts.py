@@ -18,8 +18,7 @@ from pathlib import Path
 from vlm_agent.evaluation.offline.answer_counts import AnswerCounts, read_counts
 from vlm_agent.evaluation.offline.plan import job, predictions_name
 from vlm_agent.evaluation.predictions import Prediction, read_predictions, write_predictions
-from vlm_agent.files import file_lock
-from vlm_agent.files.checked_json import write_checked
+from vlm_agent.files import file_lock, write_checked
 from vlm_agent.files.jobs import ArrayTask
 
 EPISODES_PER_PART = 16

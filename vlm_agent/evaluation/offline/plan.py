@@ -19,7 +19,7 @@ from vlm_agent.evaluation.identity import (
 from vlm_agent.evaluation.published_split import PublishedSplit
 from vlm_agent.evaluation.report.unread import failed_steps
 from vlm_agent.evaluation.scoring.metrics import Groups
-from vlm_agent.files.checked_json import parsing, read_checked, write_checked
+from vlm_agent.files import parsing, read_checked, write_checked
 from vlm_agent.files.jobs import Job, differences
 
 PLAN = "plan.json"

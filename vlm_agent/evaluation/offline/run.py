@@ -35,7 +35,7 @@ from vlm_agent.evaluation.predictions import predictions_for, read_predictions
 from vlm_agent.evaluation.scoring.dialects import is_officially_right
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.evaluation.scoring.metrics import check_group_names, score
-from vlm_agent.files.checked_json import write_checked
+from vlm_agent.files import write_checked
 from vlm_agent.files.console import Progress
 from vlm_agent.files.jobs import ArrayTask, free_after_errors
 from vlm_agent.screens.understand import Readers

@@ -42,8 +42,7 @@ from vlm_agent.evaluation.online.runs import (
 from vlm_agent.evaluation.online.scores import OVERALL, online_scores
 from vlm_agent.evaluation.online.tasks import SPLIT, OnlineTask, address_of, online_tasks
 from vlm_agent.evaluation.report.online_table import online_tables
-from vlm_agent.files import read_json, write_json
-from vlm_agent.files.checked_json import write_checked
+from vlm_agent.files import read_json, write_checked, write_json
 from vlm_agent.files.console import Progress
 from vlm_agent.files.jobs import Job, free_after_errors
 from vlm_agent.files.threads import stoppable_pool

@@ -21,7 +21,7 @@ from vlm_agent.devices.acting.loop import Limits, act
 from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.online.tasks import OnlineTask, address_of
-from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files import read_checked, write_checked
 from vlm_agent.simulator.apps.launcher import LAUNCHER
 from vlm_agent.simulator.demonstrations import device_type
 

@@ -19,7 +19,7 @@ from vlm_agent.evaluation.identity import names_in_tables
 from vlm_agent.evaluation.offline.plan import predictions_name, recorded_name
 from vlm_agent.evaluation.online.runs import BASELINES, RESULT
 from vlm_agent.evaluation.report.unread import failed_steps
-from vlm_agent.files.checked_json import read_checked
+from vlm_agent.files import read_checked
 from vlm_agent.files.pages import words
 from vlm_agent.models.run_layout import RECIPE_FILE as RECIPE
 from vlm_agent.models.run_layout import trained

@@ -15,8 +15,7 @@ from typing import Any
 import yaml
 
 from vlm_agent.errors import CheckpointError
-from vlm_agent.files import atomic_folder, is_free
-from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files import atomic_folder, is_free, read_checked, write_checked
 from vlm_agent.models.card.card import hub_names, with_published
 from vlm_agent.models.card.usage import is_adapter, portable
 from vlm_agent.models.hub import is_hub_name

@@ -20,8 +20,7 @@ from rich.console import Console
 import vlm_agent
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import atomic_write, sha256_of
-from vlm_agent.files.checked_json import kind_problem, read_checked, write_checked
+from vlm_agent.files import atomic_write, kind_problem, read_checked, sha256_of, write_checked
 from vlm_agent.files.jobs import ArrayTask, ShardJob, all_done
 from vlm_agent.files.threads import ahead
 from vlm_agent.models.features import Extractor, NonFiniteFeaturesError, Preprocess, feature_shape, load_extractor

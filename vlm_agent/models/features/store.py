@@ -23,8 +23,7 @@ import numpy as np
 
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset, manifest_digest
 from vlm_agent.errors import CheckpointError, DatasetError, remedy_of_missing
-from vlm_agent.files import sha256_of
-from vlm_agent.files.checked_json import kind_problem, read_checked
+from vlm_agent.files import kind_problem, read_checked, sha256_of
 from vlm_agent.models.features import extractor_digest, feature_shape
 from vlm_agent.recipe.model import FeatureSettings
 

@@ -32,8 +32,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from vlm_agent.errors import UserError
-from vlm_agent.files import atomic_folder, is_free
-from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files import atomic_folder, is_free, read_checked, write_checked
 from vlm_agent.models.build import load, read_model_recipe, save
 from vlm_agent.models.card.card import write_card
 from vlm_agent.models.run_layout import DIGESTS, FINISHED, MERGED, MODEL_FOLDER, RECIPE_FILE, trained

@@ -19,8 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from vlm_agent.errors import CheckpointError
-from vlm_agent.files import atomic_write
-from vlm_agent.files.checked_json import read_checked, write_checked
+from vlm_agent.files import atomic_write, read_checked, write_checked
 from vlm_agent.files.parquet import ParquetWriter, check_columns, open_parquet
 from vlm_agent.files.weight_files import is_path, weight_files
 from vlm_agent.models.hub import cached_path

@@ -5,7 +5,7 @@ like to print twice that), and of plain float32, which PyTorch uses for float32 
 """
 
 import difflib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from vlm_agent.errors import UserError
 
@@ -17,8 +17,7 @@ class HardwareError(UserError):
 @dataclass(frozen=True)
 class Gpu:
     """`bf16` and `fp32`: peak FLOP/s, None if unsupported. `memory`: nominal bytes. `device_names`: the results of
-    `torch.cuda.get_device_name`. `source`: the data sheet. `volta`: PyTorch's builds for CUDA 13, PyPI's among them,
-    have no kernels for it; the build for CUDA 12.6 has."""
+    `torch.cuda.get_device_name`. `source`: the data sheet."""
 
     name: str
     bf16: float | None
@@ -26,7 +25,6 @@ class Gpu:
     memory: int
     device_names: tuple[str, ...]
     source: str
-    volta: bool = False
 
     @property
     def mfu(self) -> float:
@@ -73,8 +71,8 @@ GPUS = (
     _gpu("A6000", 154.8, 38.7, 48, _AMPERE, "RTX A6000"),
     _gpu("4090", 165.2, 82.6, 24, "NVIDIA Ada GPU architecture whitepaper, 2022", "GeForce RTX 4090"),
     _gpu("3090", 71, 35.6, 24, _AMPERE, "GeForce RTX 3090"),
-    replace(_gpu("V100-32", None, 15.7, 32, _V100, "V100-SXM2-32GB"), volta=True),
-    replace(_gpu("V100-16", None, 15.7, 16, _V100, "V100-SXM2-16GB"), volta=True),
+    _gpu("V100-32", None, 15.7, 32, _V100, "V100-SXM2-32GB"),
+    _gpu("V100-16", None, 15.7, 16, _V100, "V100-SXM2-16GB"),
 )
 _OLD_BRAND = {"Tesla V100-SXM2-32GB": "V100-32", "Tesla V100-SXM2-16GB": "V100-16"}
 _SHORT = {"a100": "a100-80", "v100": "v100-32"}

@@ -1,4 +1,4 @@
-"""The cost of a run, without reading weights: parameters, tokens, FLOPs, memory and time.
+"""The cost of a run, without reading weights: parameters, tokens, FLOPs, memory and time, and its tables.
 
 The model is built on the meta device from its configuration: its parameters have shapes and no data.
 """
@@ -6,15 +6,20 @@ The model is built on the meta device from its configuration: its parameters hav
 from dataclasses import dataclass
 
 import torch
+from rich.columns import Columns
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 from torch import nn
 from transformers import PretrainedConfig
 
-from vlm_agent.models.cost import Flops, Precision, Workload
+from vlm_agent.files.console import new_table
+from vlm_agent.models.cost import Flops, Precision
 from vlm_agent.models.family import family_of
 from vlm_agent.models.weights.adapters import choose_trained_weights, count_parameters
 from vlm_agent.recipe.model import ModelRecipe
 from vlm_agent.recipe.run import Recipe
-from vlm_agent.training.data.data_module import Note, Unwritable
+from vlm_agent.training.data.data_module import Note, Unwritable, unwritable_report
 from vlm_agent.training.data.sentence_kinds import PassCounts
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.dry_run.hardware import Gpu
@@ -78,13 +83,16 @@ class DryRun:
 def dry_run(data: ShardDataModule, target: Target) -> DryRun:
     """Raises the errors of `ShardDataModule`, UnknownCostError for a model whose cost cannot be computed, HardwareError
     for a GPU without the recipe's dtype."""
-    recipe = data.recipe
+    recipe, config = data.recipe, data.config
     bf16 = target.gpu.bf16 is not None if recipe.training.bf16 == "auto" else recipe.training.bf16
     peak = target.gpu.peak(bf16)
-    model = empty_model(data.config, recipe.model)
-    reads = data.kind.count_pass(data.order.items)
-    rows = data.order.rows_in(1)
+    model = empty_model(config, recipe.model)
+    reads, rows = data.kind.count_pass(data.order.items), data.order.rows_in(1)
     steps, step = data.steps_of(recipe.training.accumulation * target.gpus), count_step(data, reads, rows, target.gpus)
+    optimizer = optimizer_of(model, recipe.training.optimizer)
+    weights = weigh(model, family_of(config).parts, optimizer, recipe.model.quantisation, bf16)
+    cost, precision = family_of(config).cost(config), Precision(bf16, recipe.model.dtype == "bfloat16")
+    largest, parts = reads.largest_row(data.row_size), (recipe.model.train, recipe.model.lora)
     return DryRun(
         recipe=recipe,
         target=target,
@@ -95,8 +103,8 @@ def dry_run(data: ShardDataModule, target: Target) -> DryRun:
         rows_a_pass=rows,
         steps=steps,
         step=step,
-        memory=memory_by_sharding(model, data.config, recipe, target.gpus, bf16),
-        activations=activations_by_checkpointing(data, reads.largest_row(data.row_size), bf16),
+        memory={sharding.name: spread(weights, sharding, target.gpus, bf16) for sharding in SHARDINGS},
+        activations={again: cost.activation_bytes(largest, *parts, precision, again) for again in (False, True)},
         hours=steps * step.work.hardware / (target.gpus * peak * target.utilisation) / 3600,
     )
 
@@ -110,30 +118,97 @@ def empty_model(config: PretrainedConfig, recipe: ModelRecipe) -> nn.Module:
 
 def count_step(data: ShardDataModule, reads: PassCounts, rows_a_pass: int, gpus: int) -> StepCounts:
     rows = data.recipe.training.accumulation * gpus
-    share = rows / rows_a_pass
-    return StepCounts(
-        rows=rows,
-        tokens=reads.load.tokens * share,
-        supervised=reads.load.supervised * share,
-        actions=reads.actions * share,
-        work=data.flops.of(reads.load) * share,
+    share, load = rows / rows_a_pass, reads.load
+    work = data.flops.of(load) * share
+    return StepCounts(rows, load.tokens * share, load.supervised * share, reads.actions * share, work)
+
+
+# Its tables.
+
+
+def print_dry_run(console: Console, dry: DryRun) -> None:
+    """Prints parameters, data, FLOPs, time and memory."""
+    console.print(Columns([_parameters(dry), _run(dry)], padding=(0, 4)))
+    console.print(_memory(dry))
+    if dry.unwritable.count:
+        console.print(Text(unwritable_report(dry.unwritable)))
+    for note in dry.notes:
+        console.print(Text(note.text))
+    console.print(Text(_small_print(dry), "dim"))
+
+
+def _parameters(dry: DryRun) -> Table:
+    table = new_table("Parameters, M", ["", "trained", "frozen"])
+    for part, counts in dry.parameters.items():
+        table.add_row(part.replace("_", " "), *(_millions(counts[kind]) for kind in ("trained", "frozen")))
+    table.add_section()
+    table.add_row("all", *(_millions(sum(part[kind] for part in dry.parameters.values())) for kind in counts))
+    return table
+
+
+def _run(dry: DryRun) -> Table:
+    table = new_table("Run", ["", ""], left=("",))
+    for name, value in run_rows(dry).items():
+        table.add_row(name, value)
+    return table
+
+
+def run_rows(dry: DryRun) -> dict[str, str]:
+    """The rows of the table "Run"."""
+    reads, step, target = dry.reads, dry.step, dry.target
+    passes = dry.steps * step.rows / dry.rows_a_pass
+    work = step.work
+    return {
+        "episodes": f"{reads.episodes:,}, {reads.actions:,} actions to learn",
+        **reads.rows(),
+        "tokens a pass": f"{_short(reads.load.tokens)} in {dry.rows_a_pass:,} rows",
+        "a step": f"{step.rows:,} rows: {step.tokens:,.0f} tokens, {step.supervised:,.0f} supervised, "
+        f"{step.actions:,.0f} actions",
+        "FLOPs a step": f"{_short(work.model)}" + (f", {_short(work.hardware)} computed" if work.recomputed else ""),
+        "steps": f"{dry.steps:,} ({passes:,.2f} passes), {_short(dry.steps * work.model)} FLOPs",
+        "time": f"{_time(dry.hours)} on {target.gpus} x {target.gpu.name} at {dry.mfu:.0%} MFU"
+        + (f", {target.utilisation:.0%} with what is recomputed" if work.recomputed else ""),
+    }
+
+
+def _memory(dry: DryRun) -> Table:
+    limit = dry.target.gpu.memory
+    table = new_table(
+        f"Memory a GPU, GB ({dry.target.gpu.name}: {limit / 1e9:.0f})",
+        ["", "weights", "gradients", "states", "buffers~", "activa-\ntions~", "total~", "check-\npointed~"],
+    )
+    for name, memory in dry.memory.items():
+        parts = (memory.weights, memory.gradients, memory.optimizer, memory.buffers, dry.activations[False])
+        totals = [dry.total_bytes(name, checkpointing) for checkpointing in (False, True)]
+        colours = ["red" if total > limit else "green" for total in totals]
+        table.add_row(name, *map(_gigabytes, parts), *map(Text, map(_gigabytes, totals), colours))
+    return table
+
+
+def _small_print(dry: DryRun) -> str:
+    chosen = "on" if dry.recipe.training.gradient_checkpointing else "off"
+    host = max(memory.host for memory in dry.memory.values())
+    kind = dry.recipe.model.quantisation
+    return (
+        "states: the optimiser's. ~: estimates. checkpointed: total with gradient checkpointing, which this recipe has "
+        f"{chosen}. zero3_offload also takes {_gigabytes(host)} GB of main memory a GPU. MFU: assumed, not measured; "
+        "of model FLOPs, without what checkpointing recomputes."
+        + ("" if kind is None else f" Time is without the dequantisation of {kind}, estimated at 25 to 40 % more.")
     )
 
 
-def memory_by_sharding(
-    model: nn.Module, config: PretrainedConfig, recipe: Recipe, gpus: int, bf16: bool
-) -> dict[str, Memory]:
-    """The memory of each of `gpus` GPUs under DDP and each DeepSpeed configuration, without activations."""
-    optimizer = optimizer_of(model, recipe.training.optimizer)
-    weights = weigh(model, family_of(config).parts, optimizer, recipe.model.quantisation, bf16)
-    return {sharding.name: spread(weights, sharding, gpus, bf16) for sharding in SHARDINGS}
+def _millions(count: int) -> str:
+    return f"{count / 1e6:,.1f}" if count else "–"
 
 
-def activations_by_checkpointing(data: ShardDataModule, row: Workload, bf16: bool) -> dict[bool, int]:
-    """An estimate of the bytes saved for the backward pass of a row, without and with gradient checkpointing."""
-    model, cost = data.recipe.model, family_of(data.config).cost(data.config)
-    precision = Precision(bf16, model.dtype == "bfloat16")
-    return {
-        checkpointing: cost.activation_bytes(row, model.train, model.lora, precision, checkpointing)
-        for checkpointing in (False, True)
-    }
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:,.1f}" if size else "–"
+
+
+def _short(number: float) -> str:
+    """Three digits and a power of ten: 1.23e15; small numbers in full."""
+    return f"{number:,.0f}" if number < 1e6 else f"{number:.2e}".replace("e+", "e")
+
+
+def _time(hours: float) -> str:
+    return f"{hours:,.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from vlm_agent.files import atomic_write, sync_folder
+from vlm_agent.files import atomic_write, sync
 from vlm_agent.training.loop import ranks
 
 RECORD = "whole.json"
@@ -43,7 +43,7 @@ def seal(checkpoint: Path, step: int, packs: int, identity: Mapping, validation:
     if ranks.number() != 0:
         return
     for folder in {checkpoint, *(path.parent for path in files)}:
-        sync_folder(folder)
+        sync(folder)
     record = {
         "step": step,
         "packs": packs,

@@ -16,13 +16,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 
 from vlm_agent.errors import TrainingError
 from vlm_agent.models.weights.origin import keys_of_folders
+from vlm_agent.recipe.model import SOURCES
 from vlm_agent.recipe.run import NEWEST_KEPT, Recipe, TrainingRecipe
 from vlm_agent.training.loop import ranks
 from vlm_agent.training.run_folder.checkpoint_record import (
@@ -34,30 +35,22 @@ from vlm_agent.training.run_folder.checkpoint_record import (
     seal,
 )
 
+if TYPE_CHECKING:
+    from vlm_agent.training.engine import Engine
+
 _NAME = re.compile(r"checkpoint-(\d+)")
 _RANDOM_STATE = "rng_state_{}.pth"
 _SET_ASIDE = re.compile(r"checkpoint-(\d+)\.damaged(-\d+)?")
-_MAY_CHANGE = (
+_MAY_CHANGE = {
     "output",
-    "model.vlm.revision",  # the commit in RUN/sources.json is compared instead
-    "model.encoder_decoder.revision",
-    "model.language_model.revision",
-    "model.vision.revision",
-    "model.vlm.published_as",
-    "model.encoder_decoder.published_as",
-    "model.language_model.published_as",
-    "model.vision.published_as",
-    "data.shards",
+    *("data.shards", "data.workers"),
     "data.features",  # the sha256 of its files is in that of the data
-    "data.workers",
-    "training.log_steps",
-    "training.track",
-    "training.save_steps",
-    "training.save_seconds",
-    "training.keep_checkpoints",
-    "training.accumulation",
-)
-"""Recipe keys that a resumed run may change. `identity_of` checks accumulation x ranks in place of accumulation."""
+    *("training.log_steps", "training.track", "training.save_steps", "training.save_seconds"),
+    *("training.keep_checkpoints", "training.accumulation"),
+    *(f"model.{source}.{key}" for source in SOURCES for key in ("revision", "published_as")),
+}
+"""Recipe keys that a resumed run may change. `identity_of` checks accumulation x ranks in place of accumulation, and
+the commit in RUN/sources.json is compared in place of a revision."""
 
 
 def identity_of(recipe: Recipe, data_digest: str, rank_count: int) -> dict[str, str | int | float | bool | list | None]:
@@ -215,14 +208,6 @@ def step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.removeprefix("checkpoint-"))
 
 
-class Savable(Protocol):
-    """What trains; `training/engine.py` has both kinds."""
-
-    def save(self, checkpoint: Path) -> None: ...
-
-    def load(self, checkpoint: Path) -> None: ...
-
-
 class Checkpoints:
     """When to write a checkpoint, and how.
 
@@ -244,7 +229,7 @@ class Checkpoints:
         self._saved = time.monotonic()
         self._validated: tuple[int, dict] | None = None
 
-    def resume(self, checkpoint: Path, engine: Savable) -> None:
+    def resume(self, checkpoint: Path, engine: "Engine") -> None:
         """Restores weights, optimiser and random state. A collective."""
         engine.load(checkpoint)
         own = checkpoint / _RANDOM_STATE.format(ranks.number())
@@ -279,7 +264,7 @@ class Checkpoints:
         is_best = validation is not None and ranks.number() == 0 and is_better(self.folder, validation)
         return ranks.from_rank_0(is_old or is_best)
 
-    def save(self, step: int, engine: Savable) -> None:
+    def save(self, step: int, engine: "Engine") -> None:
         """Seals once all ranks have written their files. None trains on before the record is written."""
         checkpoint = self._at(step)
         checkpoint.mkdir(parents=True, exist_ok=True)

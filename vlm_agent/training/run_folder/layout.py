@@ -40,8 +40,7 @@ from safetensors import SafetensorError
 
 from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.errors import RecipeError, TrainingError
-from vlm_agent.files import atomic_write, file_lock, read_lock
-from vlm_agent.files.checked_json import write_checked
+from vlm_agent.files import atomic_write, file_lock, read_lock, write_checked
 from vlm_agent.files.jobs import NO_ROOM
 from vlm_agent.models.card.card import write_card
 from vlm_agent.models.run_layout import DIGESTS, EMBEDDED, FINISHED, RECIPE_FILE, trained
@@ -238,9 +237,7 @@ def explained_full_disk(run: Path) -> Iterator[None]:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 

@@ -23,7 +23,7 @@ from typing import Annotated, Any
 from pydantic import AwareDatetime, Field
 
 from vlm_agent.errors import UserError
-from vlm_agent.files.checked_json import check_kind, read_checked
+from vlm_agent.files import check_kind, read_checked
 from vlm_agent.training.journal import PROGRESS, read_progress
 from vlm_agent.training.run_folder.checkpoint_record import RECORD
 from vlm_agent.training.run_folder.layout import training_state
@@ -140,7 +140,8 @@ def read_status(run: Path) -> Status:
             "another job that can be resumed"
         )
     finished = (run / _FINISHED).exists()
-    events, checkpoints, logs = _events(run), _whole_checkpoints(run), _newest_logs(run)
+    events, checkpoints = _events(run), _whole_checkpoints(run)
+    logs = max((run / LOGS).glob("*/"), key=lambda folder: folder.stat().st_mtime, default=None)
     figures, validation = _last_with("loss", _LogStep, run), _last_with("eval_loss", _Validation, run)
     if finished:
         record = read_checked(run / _FINISHED, _REMEDY, _Finished)["figures"]
@@ -174,10 +175,8 @@ def _state(run: Path, finished: bool, events: list[Event]) -> str:
     last = events[-1] if events else None
     if training is not None and training.startswith("running"):
         return training if last is None else f"{training}; job {last.job} on {last.note}"
-    if last is not None and last.name == "failed":
-        return f"failed in job {last.job}: {last.note}"
-    if last is not None and last.name == "stopped":
-        return f"stopped in job {last.job}: {last.note}"
+    if last is not None and last.name in ("failed", "stopped"):
+        return f"{last.name} in job {last.job}: {last.note}"
     if last is not None and last.name == "again":
         return f"stopped and saved; job {last.job} waits for its next turn"
     if last is not None and last.name == "start":
@@ -215,10 +214,6 @@ def _whole_checkpoints(run: Path) -> list[Checkpoint]:
             if number.isdecimal():
                 found.append(Checkpoint(int(number), _written(record)))
     return sorted(found, key=lambda checkpoint: checkpoint.step)
-
-
-def _newest_logs(run: Path) -> Path | None:
-    return max((run / LOGS).glob("*/"), key=lambda folder: folder.stat().st_mtime, default=None)
 
 
 def _last_with(key: str, kind: type[_Line], run: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ class ElementKind(SentenceKind):
         return [Item(episode) for episode in episodes]
 
     def writer(self, shards: ShardDataset) -> "Elements":
-        sentences = ElementSentences(self.run.sentences, self.run.recipe.data.items)
+        sentences = ElementSentences(self.run.sentences)
         return Elements(shards, sentences, self.run.label_grid())
 
 
