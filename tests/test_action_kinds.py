@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
+from devices.adb.test_commands import Unconnected
 
 import vlm_agent
 from vlm_agent.action_languages import LANGUAGES
 from vlm_agent.annotation.check import _PRESSING
 from vlm_agent.devices.adb.fingers import HARDWARE_KEYS
-from vlm_agent.devices.adb.phone import AdbPhone
 from vlm_agent.devices.browser.phone import _EFFECTS
 from vlm_agent.drawing.actions import describe
 from vlm_agent.episodes import ACTION_NAMES, BUTTONS, NO_POINT, Action, ActionKind
@@ -60,16 +60,10 @@ def test_every_phone_performs_every_kind(kind):
 
 @every_kind
 def test_gestures_and_keys_are_commands_of_android_and_events_of_its_fingers(kind):
-    class Pixels(AdbPhone):
-        logical_size = (400, 190)
-
-        def __init__(self):
-            """Without a connection."""
-
     is_on_the_phone = kind.facts.points > 0 or kind.facts.key is not None
     assert bool(lines_of(an_action(kind), (400, 190), 1, 0.0)) == is_on_the_phone
     if is_on_the_phone:
-        assert Pixels()._command(an_action(kind))[0] == "input"
+        assert Unconnected()._command(an_action(kind))[0] == "input"
 
 
 def test_keys_are_those_of_the_table():

@@ -65,26 +65,26 @@ class Keyboard:
             self._warn_of_ascii()
             self.type(text)
 
-    def restore(self) -> None:
-        """Selects the keyboard from before. Warns if ADBKeyBoard stays selected."""
+    def restore(self, is_lost: bool = False) -> None:
+        """Selects the keyboard from before; on a phone that `is_lost`, this would wait for it again. Warns if
+        ADBKeyBoard may stay selected."""
         before, self._before = self._before, None
         if before is None or before == UNICODE_KEYBOARD:
             return
-        try:
-            # Sent once: closing does not wait for a phone that is gone. The setting decides, not the words of `ime`.
-            with suppress(RefusedError):
-                self._link.do(("ime", "set", before) if before else ("ime", "reset"))
-            stays = self._is_selected()
-        except ActionInDoubtError:
-            stays = True
+        stays = True
+        if not is_lost:
+            with suppress(ActionInDoubtError):
+                # Sent once: closing waits for no lost phone. The setting decides, not the words of `ime`.
+                with suppress(RefusedError):
+                    self._link.do(("ime", "set", before) if before else ("ime", "reset"))
+                stays = self._is_selected()
         if stays:
-            self._warn_that_it_stays()
-
-    def leave(self) -> None:
-        """Restores nothing, because the phone is gone."""
-        if self._before is not None and self._before != UNICODE_KEYBOARD:
-            self._warn_that_it_stays()
-        self._before = None
+            _LOG.warning(
+                "ADBKeyBoard may still be the keyboard of %s; choose another one on the phone, or run "
+                "`adb -s %s shell ime reset`",
+                self._link.serial,
+                self._link.serial,
+            )
 
     def _select(self) -> bool:
         # Selecting a keyboard is idempotent, so it may be repeated if the connection breaks.
@@ -107,14 +107,6 @@ class Keyboard:
             "fails. To type any text, %s",
             self._link.serial,
             _ENABLE,
-        )
-
-    def _warn_that_it_stays(self) -> None:
-        _LOG.warning(
-            "ADBKeyBoard may still be the keyboard of %s; choose another one on the phone, or run "
-            "`adb -s %s shell ime reset`",
-            self._link.serial,
-            self._link.serial,
         )
 
 

@@ -49,27 +49,6 @@ _WAKEFULNESS = re.compile(r"mWakefulness=(\w+)")
 _KEYGUARD = re.compile(r"KeyguardStateMonitor\s+mIsShowing=true")
 
 
-def tap(y: int, x: int) -> Words:
-    """A tap at (`y`, `x`) in pixels."""
-    return ("input", "tap", str(x), str(y))
-
-
-def swipe(touch: tuple[int, int], lift: tuple[int, int]) -> Words:
-    """A swipe from `touch` to `lift`, both (y, x) in pixels."""
-    places = (touch[1], touch[0], lift[1], lift[0], SWIPE_MILLISECONDS)
-    return ("input", "swipe", *map(str, places))
-
-
-def long_press(y: int, x: int) -> Words:
-    """A swipe without movement, which Android treats as a long press. `y`, `x` in pixels."""
-    return ("input", "swipe", *map(str, (x, y, x, y, LONG_PRESS_MILLISECONDS)))
-
-
-def press(key_code: int) -> Words:
-    """`key_code`: as in Android's `KeyEvent`."""
-    return ("input", "keyevent", str(key_code))
-
-
 class AdbPhone:
     """`serial` as `adb devices` prints it, or host:port; None selects the only connected phone.
 
@@ -110,7 +89,7 @@ class AdbPhone:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, DeviceLostError):
-            self._keyboard.leave()  # restoring it would wait for the lost phone again
+            self._keyboard.restore(is_lost=True)
         self.close()
 
     def close(self) -> None:
@@ -200,12 +179,15 @@ class AdbPhone:
             self._link.do(self._command(action))
 
     def _command(self, action: Action) -> Words:
-        """A gesture or a key as a command of the phone's shell."""
+        """A gesture or a key as a command of the phone's shell, with x before y. A long press is a swipe that stays."""
         if (key := action.kind.facts.key) is not None:
-            return press(key[0])
-        if action.is_swipe:
-            return swipe(self._pixel(action.touch_yx), self._pixel(action.lift_yx))
-        return (tap if action.is_tap else long_press)(*self._pixel(action.touch_yx))
+            return ("input", "keyevent", str(key[0]))
+        touch = self._pixel(action.touch_yx)
+        if action.is_tap:
+            return ("input", "tap", *map(str, reversed(touch)))
+        lift = self._pixel(action.lift_yx) if action.is_swipe else touch
+        duration = SWIPE_MILLISECONDS if action.is_swipe else LONG_PRESS_MILLISECONDS
+        return ("input", "swipe", *map(str, (*reversed(touch), *reversed(lift), duration)))
 
     def packages(self) -> tuple[str, ...]:
         """The names of all packages on the phone."""
