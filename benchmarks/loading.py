@@ -24,7 +24,8 @@ from rich.table import Table
 
 from vlm_agent.agents.controls import controls_of
 from vlm_agent.agents.vlm.agent import VlmAgent
-from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
 from vlm_agent.evaluation.offline.parts import Parts
 from vlm_agent.evaluation.offline.run import passes_of, predict
 from vlm_agent.files.jobs import ArrayTask

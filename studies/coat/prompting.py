@@ -23,7 +23,7 @@ from rich.table import Table
 
 from vlm_agent.agents.coat import CoatAgentSettings
 from vlm_agent.agents.llm.cost import Expense, Price, amount, picture_tokens
-from vlm_agent.datasets.records import EpisodeStep
+from vlm_agent.datasets.sources import EpisodeStep
 from vlm_agent.datasets.sources.aitz import read_steps
 from vlm_agent.episodes import Episode
 from vlm_agent.simulator import SimulatedPhone, sample_task

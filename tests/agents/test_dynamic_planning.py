@@ -29,7 +29,7 @@ from vlm_agent.agents.dynamic_planning.modes import MODES
 from vlm_agent.agents.dynamic_planning.plans import PlansError, read_plans
 from vlm_agent.agents.llm.replies import Plan
 from vlm_agent.cli import OK, main
-from vlm_agent.datasets.shards.dataset import ShardWriter, write_manifest
+from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
 from vlm_agent.episodes import Action
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import read_predictions

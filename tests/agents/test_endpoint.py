@@ -19,7 +19,7 @@ from vlm_agent.agents.llm.client import ChatEndpoint, EndpointError
 from vlm_agent.agents.llm.completion import Completion
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.cli import OK, main
-from vlm_agent.datasets.shards.images import decode_screen
+from vlm_agent.datasets.shards.schema import decode_screen
 from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.benchmark import Benchmark

@@ -16,8 +16,9 @@ from helpers.pages.annotation_requests import kind, parts, tree, written
 from vlm_agent.annotation.annotator import STOPPED, clean_text, element_name
 from vlm_agent.annotation.check import check_step
 from vlm_agent.cli import FAILED, main
-from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter
+from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.shards.schema import notes_of
+from vlm_agent.datasets.shards.writer import ShardWriter
 
 EPISODES, STEPS = 4, 5
 TAPS = {"tap", "long_press"}

@@ -9,7 +9,8 @@ import pytest
 
 from vlm_agent.action_languages.coat import predicted_type
 from vlm_agent.annotation.check import Finding, check_dataset, check_step
-from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
 from vlm_agent.datasets.sources.aitz import read_steps
 from vlm_agent.episodes import Action, Episode, Step, UiElement, element_at
 from vlm_agent.simulator.demonstrations import simulate_episode

@@ -11,7 +11,8 @@ from helpers.data import aitz_counts
 from rich.console import Console
 
 from vlm_agent.datasets.selection import read_splits
-from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import read_benchmark
 from vlm_agent.evaluation.offline.run import evaluate, finish

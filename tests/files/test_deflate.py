@@ -10,7 +10,7 @@ import pytest
 from isal import isal_zlib
 
 from vlm_agent.datasets.formats.tfrecord import write_records
-from vlm_agent.datasets.shards.images import decode_screen
+from vlm_agent.datasets.shards.schema import decode_screen
 from vlm_agent.files.png import GZIP, ZLIB, Deflater, encode_png
 
 SLOTS = 8192

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from vlm_agent.datasets.shards.images import decode_screen
+from vlm_agent.datasets.shards.schema import decode_screen
 from vlm_agent.errors import DatasetError
 from vlm_agent.files.png import encode_png
 from vlm_agent.simulator import SimulatedPhone

@@ -7,7 +7,7 @@ import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from vlm_agent.action_languages.binned import BinnedLanguage
-from vlm_agent.datasets.shards.dataset import ShardWriter, write_manifest
+from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
 from vlm_agent.episodes import Action, Episode, Screen, Step, UiElement
 from vlm_agent.models.llama_vit.model import LlamaViT, LlamaViTConfig
 from vlm_agent.models.word_tokenizer import build_word_tokenizer

@@ -41,7 +41,7 @@ class Earlier:
 
     def check_subsets(self, names: Iterable[str], shards: Path, where: str) -> None:
         """Raises DatasetError for subsets that shards of an earlier conversion will not have; `where` names them."""
-        from vlm_agent.datasets.sources.registry import check_subsets
+        from vlm_agent.datasets.selection import check_subsets
 
         if shards in self.subsets:
             check_subsets(names, self.subsets[shards], where)

@@ -1,4 +1,4 @@
-"""Selection of episodes: split files and mixtures.
+"""Selection of episodes: split files, subsets and mixtures.
 
 A split file is JSON, label → episode ids. Two formats are supported: AITW's official files (`train`, `validation`,
 `test`; in the folder `splits` of the data set) and Auto-UI's (`val` for `validation`).
@@ -11,19 +11,16 @@ training on a tenth of the result keeps all converted episodes.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vlm_agent.datasets.sources import LABELS
+from vlm_agent.datasets.sources.registry import SOURCES
 from vlm_agent.errors import DatasetError
-
-SPLITS = ("train", "validation", "test")
 
 MIXED_SPLIT = "train"
 """The split that `convert --mixture` reduces: a score on a part of the others is not comparable with published ones."""
-
-LABELS = {label: label for label in SPLITS} | {"val": "validation"}
-"""Split by its label in a file or as the name of a folder."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +73,21 @@ def _read_json(path: Path) -> dict:
     return lists
 
 
+def published_subsets() -> list[str]:
+    """The names of the subsets of data sets with fixed subsets. Other data sets define theirs in the manifest."""
+    return sorted({subset for source in SOURCES.values() for subset in source.subsets})
+
+
+def check_subsets(names: Iterable[str], present: Iterable[str], where: str) -> None:
+    """Raises DatasetError for a name that is neither a subset in `present` nor one of a registered source.
+
+    `where` is the option or key with the names, for the message.
+    """
+    known = sorted({*present, *published_subsets()})
+    if unknown := sorted(set(names) - set(known)):
+        raise DatasetError(f"{where} names {', '.join(unknown)}; subsets are {', '.join(known)}")
+
+
 def check_mixture(fractions: Mapping[str, float]) -> None:
     """Raises DatasetError for a fraction outside [0, 1]."""
     for subset, share in fractions.items():
@@ -85,6 +97,5 @@ def check_mixture(fractions: Mapping[str, float]) -> None:
 
 def in_mixture(episode_id: str, subset: str, fractions: Mapping[str, float]) -> bool:
     """Whether the episode is in the mixture. `fractions`: subset → share in [0, 1]; 1 for a subset without an entry."""
-    check_mixture(fractions)
     position = int.from_bytes(hashlib.sha256(episode_id.encode()).digest()[:8], "big")
     return position < fractions.get(subset, 1.0) * 2**64

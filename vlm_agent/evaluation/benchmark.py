@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, PositiveInt
 
-from vlm_agent.datasets.selection import SPLITS
+from vlm_agent.datasets.sources import SPLITS
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.published_split import PublishedSplit
 from vlm_agent.evaluation.scoring.dialects import SCORERS, find_dialect

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from vlm_agent.datasets.records import SIMULATED_DEVICE
 from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.sources import SIMULATED_DEVICE
 from vlm_agent.datasets.sources.registry import SOURCES
 from vlm_agent.settings import Section
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from vlm_agent.datasets.records import SIMULATED_DEVICE
+from vlm_agent.datasets.sources import SIMULATED_DEVICE
 from vlm_agent.datasets.sources.aitw import write_episodes
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import DatasetError

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vlm_agent.datasets.convert import grouping
 from vlm_agent.datasets.convert.grouping import FAULTS, MAX_OPEN, CompleteEpisode, EpisodeGroups
-from vlm_agent.datasets.records import BadRecord, EpisodeStep
+from vlm_agent.datasets.sources import BadRecord, EpisodeStep
 from vlm_agent.episodes import Action, Step
 
 FILE = Path("general-00000-of-00001")

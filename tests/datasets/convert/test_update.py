@@ -15,7 +15,7 @@ from rich.filesize import decimal
 from vlm_agent.cli import FAILED, OK, QUARANTINED, main
 from vlm_agent.datasets.convert import convert, entries, finish
 from vlm_agent.datasets.convert.summary import missing_files
-from vlm_agent.datasets.shards import dataset
+from vlm_agent.datasets.shards import writer
 from vlm_agent.datasets.sources.aitw import write_episodes
 from vlm_agent.errors import DatasetError
 from vlm_agent.files.jobs import ArrayTask
@@ -176,7 +176,7 @@ def test_an_error_while_a_shard_is_written_names_the_shard(inputs, tmp_path, mon
     def fail(*_):
         raise OSError(errno.EIO, "pyarrow names no file")
 
-    monkeypatch.setattr(dataset.ParquetWriter, "write_table", fail)
+    monkeypatch.setattr(writer.ParquetWriter, "write_table", fail)
     with pytest.raises(DatasetError, match=rf"{tmp_path}/out/general/{FIRST}\.parquet: Input/output error"):
         convert("aitw", [inputs], tmp_path / "out", workers=1)
 

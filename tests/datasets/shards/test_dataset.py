@@ -8,17 +8,19 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.data.made_episodes import assert_same_episode, made_episode, made_screen
 
-from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest
-from vlm_agent.datasets.shards.images import IMAGE_FORMATS, ScreenFormat, decode_screen
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.shards.images import IMAGE_FORMATS, ScreenFormat
 from vlm_agent.datasets.shards.schema import (
     ALL_BUT_PIXELS,
     IN_STEPS,
     SCHEMA,
     VERSION,
     compressed_columns,
+    decode_screen,
     episode_row,
     step_struct,
 )
+from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
 from vlm_agent.episodes import Action, Episode, Step
 from vlm_agent.errors import DatasetError
 
@@ -230,7 +232,7 @@ def test_a_damaged_screen_is_named_by_its_number_in_the_episode(folder):
     dataset = ShardDataset(folder)
     row = dataset.row(0)
     row["steps"][1]["screenshot"]["bytes"] = row["steps"][1]["screenshot"]["bytes"][:-30]
-    dataset._read = lambda index, columns: row
+    dataset.row = lambda index: row
     named = f"{folder}: episode {row['episode_id']}, step 1: the screen cannot be decoded"
     for read in (lambda: dataset[0], lambda: dataset.step(0, 1), lambda: dataset.steps(0, 1, 2)):
         with pytest.raises(DatasetError, match=named):

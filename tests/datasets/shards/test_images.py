@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from vlm_agent.datasets.shards.images import IMAGE_FORMATS, ScreenFormat, decode_screen, fitted_size
+from vlm_agent.datasets.shards.images import IMAGE_FORMATS, ScreenFormat, fitted_size
+from vlm_agent.datasets.shards.schema import decode_screen
 from vlm_agent.errors import DatasetError
 
 LOSSLESS = ("png", "webp")

@@ -6,9 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.data.made_episodes import made_episode
 
-from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest
-from vlm_agent.datasets.shards.index import INDEX, INDEXED, read_index, write_index
-from vlm_agent.datasets.shards.schema import IN_STEPS
+from vlm_agent.datasets.shards.dataset import ShardDataset, read_index
+from vlm_agent.datasets.shards.schema import IN_STEPS, INDEX, INDEXED
+from vlm_agent.datasets.shards.writer import ShardWriter, write_index, write_manifest
 from vlm_agent.errors import DatasetError
 
 SHARDS = {"general/a.parquet": ("1", "2", "3"), "single/b.parquet": ("4", "5")}
@@ -26,7 +26,7 @@ def folder(tmp_path):
 
 
 def test_it_has_every_episode_with_its_place(folder):
-    rows = read_index(folder / INDEX, ["episode_id", "split", "shard", "row_group"]).to_pylist()
+    rows = read_index(folder, ["episode_id", "split", "shard", "row_group"]).to_pylist()
     assert [(row["shard"], row["row_group"], row["episode_id"]) for row in rows] == [
         (shard, number, id_) for shard, ids in SHARDS.items() for number, id_ in enumerate(ids)
     ]
@@ -52,7 +52,7 @@ def test_what_is_indexed_is_read_without_a_shard(folder):
 
 
 def test_more_episodes_than_a_row_group_of_the_index_holds(folder, monkeypatch):
-    monkeypatch.setattr("vlm_agent.datasets.shards.index._ROWS_A_GROUP", 2)
+    monkeypatch.setattr("vlm_agent.datasets.shards.writer._INDEX_ROWS_A_GROUP", 2)
     write_index(folder, [(shard, len(ids)) for shard, ids in SHARDS.items()])
     assert ShardDataset(folder).ids == ("1", "2", "3", "4", "5")
 
@@ -93,4 +93,4 @@ def test_a_flipped_bit_in_the_index_is_noticed_or_without_effect(folder):
 def test_another_parquet_file_in_place_of_the_index_is_named_with_the_remedy(folder):
     pq.write_table(pa.table({"episode_id": ["1"]}), folder / INDEX)
     with pytest.raises(DatasetError, match=r"index\.parquet.*move it away"):
-        read_index(folder / INDEX, ["episode_id"])
+        read_index(folder, ["episode_id"])

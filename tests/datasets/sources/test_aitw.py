@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from vlm_agent.datasets.formats.tfrecord import Record, masked_crc32c, write_records
-from vlm_agent.datasets.records import BadRecord, EpisodeStep
+from vlm_agent.datasets.sources import BadRecord, EpisodeStep
 from vlm_agent.datasets.sources.aitw import (
     encode_step,
     parse_step,

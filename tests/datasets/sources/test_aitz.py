@@ -13,7 +13,7 @@ from PIL import Image
 
 from vlm_agent.datasets.formats.json_list import MAX_JSON_BYTES
 from vlm_agent.datasets.formats.tfrecord import read_records
-from vlm_agent.datasets.records import BadRecord, EpisodeStep
+from vlm_agent.datasets.sources import BadRecord, EpisodeStep
 from vlm_agent.datasets.sources.aitw import parse_step
 from vlm_agent.datasets.sources.aitz import SOURCE, is_data, read_steps, split_of, subset_of
 from vlm_agent.datasets.sources.checks import MAX_SIDE

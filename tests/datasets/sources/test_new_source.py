@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from vlm_agent.cli import FAILED, OK, QUARANTINED, main
-from vlm_agent.datasets.records import BadRecord, EpisodeStep
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.datasets.sources import Input, Source, inputs_of_episodes, main_files
+from vlm_agent.datasets.sources import BadRecord, EpisodeStep, Input, Source, inputs_of_episodes, main_files
 from vlm_agent.datasets.sources.registry import SOURCES
 from vlm_agent.episodes import Action, Step
 from vlm_agent.files.hashing import HashedFiles
@@ -109,7 +108,7 @@ import os, signal, sys
 sys.path[:0] = [{str(Path(__file__).parents[2])!r}, {str(Path(__file__).parent)!r}]
 from pathlib import Path
 from test_new_source import SOURCES, TOY, convert
-from vlm_agent.datasets.shards.dataset import ShardWriter
+from vlm_agent.datasets.shards.writer import ShardWriter
 SOURCES["toy"] = TOY
 write = ShardWriter.write_row
 def killing(self, *episode):

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.formats.tfrecord import Record
-from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter
+from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.shards.schema import ALL_BUT_PIXELS, from_row
+from vlm_agent.datasets.shards.writer import ShardWriter
 from vlm_agent.datasets.sources.aitw import encode_step, parse_step, write_episodes
 from vlm_agent.datasets.sources.checks import NOTE_KEYS
 from vlm_agent.episodes import Episode

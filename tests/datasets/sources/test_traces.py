@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import tiny
 
-from vlm_agent.datasets.records import BadRecord, Exclusion
+from vlm_agent.datasets.sources import BadRecord, Exclusion
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import (
     DONE,

@@ -19,8 +19,8 @@ from rich.console import Console
 
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.vlm.agent import VlmAgent
-from vlm_agent.datasets.shards.dataset import ShardWriter, write_manifest
 from vlm_agent.datasets.shards.schema import to_row
+from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.benchmark import Benchmark

@@ -8,7 +8,7 @@ from helpers.evaluation.gold_steps import answered, episode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vlm_agent.datasets.records import EpisodeStep
+from vlm_agent.datasets.sources import EpisodeStep
 from vlm_agent.datasets.sources.aitz import read_steps
 from vlm_agent.episodes import Action, UiElement
 from vlm_agent.evaluation.scoring.aitz.metrics import AITZ_SCORERS, MEASURES

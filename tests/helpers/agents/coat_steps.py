@@ -10,7 +10,7 @@ from helpers.agents.chat_server import Reply, serving
 from vlm_agent.agents import Answer, demonstrated
 from vlm_agent.agents.coat import CoatAgentSettings
 from vlm_agent.agents.coat.agent import CoatAgent
-from vlm_agent.datasets.shards.images import decode_screen
+from vlm_agent.datasets.shards.schema import decode_screen
 from vlm_agent.episodes import recorded_screen
 
 PLAIN = tiny.episode(1)

@@ -9,7 +9,7 @@ import numpy as np
 
 from vlm_agent.agents import Agent, AgentSettings, Answer, Usage
 from vlm_agent.agents.controls import GREY
-from vlm_agent.datasets.shards.dataset import ShardWriter, write_manifest
+from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.episodes import Action, Episode, Step, UiElement
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from helpers.agents.chat_server import Reply
 
 from vlm_agent.action_languages import ActionLanguage
-from vlm_agent.datasets.shards.images import decode_screen
+from vlm_agent.datasets.shards.schema import decode_screen
 from vlm_agent.episodes import Screen
 from vlm_agent.evaluation.online.tasks import OnlineTask
 from vlm_agent.simulator.expert import Expert

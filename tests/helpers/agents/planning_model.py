@@ -9,7 +9,7 @@ from helpers.agents.chat_server import Reply, serving
 
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
 from vlm_agent.agents.dynamic_planning.agent import DynamicPlanningAgent
-from vlm_agent.datasets.shards.images import decode_screen
+from vlm_agent.datasets.shards.schema import decode_screen
 from vlm_agent.sentences.html import screen_html
 
 EPISODE = tiny.episode(1)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vlm_agent.datasets.convert.grouping import CompleteEpisode, EpisodeGroups
-from vlm_agent.datasets.records import BadRecord
+from vlm_agent.datasets.sources import BadRecord
 from vlm_agent.datasets.sources.aitw import read_steps
 from vlm_agent.episodes import Episode, Step
 

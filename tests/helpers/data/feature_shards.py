@@ -5,7 +5,7 @@ from pathlib import Path
 
 from helpers import tiny
 
-from vlm_agent.datasets.shards.dataset import ShardWriter, write_manifest
+from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
 
 SUBSETS = ("general", "single")
 

@@ -26,9 +26,9 @@ from helpers.published.published_configs import write_checkpoint
 
 from vlm_agent.action_languages.binned import PHRASES
 from vlm_agent.datasets.selection import in_mixture
-from vlm_agent.datasets.shards.dataset import ShardWriter, write_manifest
 from vlm_agent.datasets.shards.images import EncodedScreen
 from vlm_agent.datasets.shards.schema import episode_row, step_struct
+from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
 from vlm_agent.episodes import Action, Step
 from vlm_agent.files.console import quiet_libraries
 from vlm_agent.models.cost import Flops

@@ -17,11 +17,10 @@ from vlm_agent.agents.examples.store import Demonstrations
 from vlm_agent.datasets.convert.one_input import read_entry
 from vlm_agent.datasets.convert.plan import Options, Plan, job, read_plan, write_or_verify_plan
 from vlm_agent.datasets.convert.summary import Entry, FileSummary
-from vlm_agent.datasets.records import BadRecord
-from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset, ShardWriter, write_manifest
-from vlm_agent.datasets.shards.index import INDEX, INDEXED
-from vlm_agent.datasets.shards.schema import ALL_BUT_PIXELS
-from vlm_agent.datasets.sources import Input
+from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
+from vlm_agent.datasets.shards.schema import ALL_BUT_PIXELS, INDEX, INDEXED
+from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
+from vlm_agent.datasets.sources import BadRecord, Input
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import HEADING, STEPS, Heading, TraceStep, read_steps, read_trace
 from vlm_agent.episodes import WIDGET_KINDS, Action, UiElement

@@ -15,7 +15,8 @@ from vlm_agent.annotation.check import Finding, check_dataset
 from vlm_agent.annotation.edits import EditStore
 from vlm_agent.annotation.job.plan import WORK, AnnotationPlan, job
 from vlm_agent.annotation.job.shards import ORIGINS, Entry, apply_edits, read_entry
-from vlm_agent.datasets.shards.dataset import ShardDataset, read_manifest, write_manifest
+from vlm_agent.datasets.shards.dataset import ShardDataset, read_manifest
+from vlm_agent.datasets.shards.writer import write_manifest
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
 from vlm_agent.files.console import new_table

@@ -15,8 +15,8 @@ from vlm_agent.annotation.annotator import TEXTS, StepTexts
 from vlm_agent.annotation.check import check_episode
 from vlm_agent.annotation.edits import EditStore
 from vlm_agent.annotation.job.plan import ShardPlan, job
-from vlm_agent.datasets.shards.dataset import ShardWriter
 from vlm_agent.datasets.shards.schema import from_row, note_structs, notes_of
+from vlm_agent.datasets.shards.writer import ShardWriter
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import read_checked, write_checked
 from vlm_agent.files.parquet import open_parquet, read_footer

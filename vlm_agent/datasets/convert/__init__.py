@@ -28,11 +28,11 @@ from vlm_agent.datasets.convert.plan import Options, Plan, job, read_plan, write
 from vlm_agent.datasets.convert.summary import COUNTS, QUARANTINE, ConversionSummary, Entry
 from vlm_agent.datasets.convert.watch import Watch, check_fraction
 from vlm_agent.datasets.convert.workers import Job, convert_jobs
-from vlm_agent.datasets.selection import read_splits
-from vlm_agent.datasets.shards.dataset import write_manifest
+from vlm_agent.datasets.selection import check_subsets, read_splits
 from vlm_agent.datasets.shards.images import ScreenFormat
+from vlm_agent.datasets.shards.writer import write_manifest
 from vlm_agent.datasets.sources import Input
-from vlm_agent.datasets.sources.registry import check_subsets, find_inputs, find_source
+from vlm_agent.datasets.sources.registry import find_inputs, find_source
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write, read_checked, write_checked
 from vlm_agent.files.console import make_console

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from vlm_agent.datasets.records import BadRecord, EpisodeStep
+from vlm_agent.datasets.sources import BadRecord, EpisodeStep
 
 MAX_OPEN = 8
 """The maximum number of open episodes. When one more starts, the oldest is closed."""

@@ -13,11 +13,10 @@ from typing import NamedTuple
 from vlm_agent.datasets.convert.grouping import CompleteEpisode, EpisodeGroups
 from vlm_agent.datasets.convert.plan import Options, job
 from vlm_agent.datasets.convert.summary import Entry, EntryContent, FileSummary
-from vlm_agent.datasets.records import BadRecord, EpisodeStep, Exclusion
-from vlm_agent.datasets.selection import MIXED_SPLIT, SPLITS, Splits, in_mixture
-from vlm_agent.datasets.shards.dataset import ShardWriter
+from vlm_agent.datasets.selection import MIXED_SPLIT, Splits, in_mixture
 from vlm_agent.datasets.shards.schema import episode_row, step_struct
-from vlm_agent.datasets.sources import Input, Source
+from vlm_agent.datasets.shards.writer import ShardWriter
+from vlm_agent.datasets.sources import SPLITS, BadRecord, EpisodeStep, Exclusion, Input, Source
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import read_checked, write_checked
 from vlm_agent.files.hashing import HashedFiles

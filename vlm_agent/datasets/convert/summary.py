@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vlm_agent.datasets.convert.grouping import DISCARDED
-from vlm_agent.datasets.records import Exclusion
+from vlm_agent.datasets.sources import Exclusion
 from vlm_agent.datasets.sources.checks import EDGE_TOLERANCE
 from vlm_agent.files.console import new_table
 

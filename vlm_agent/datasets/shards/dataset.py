@@ -1,7 +1,7 @@
 """Shards: Parquet files with one row and one row group per episode, and a manifest.
 
     DIR/manifest.json                             written last: counts, schema version, sources, options
-    DIR/index.parquet                             a copy of the small columns of all shards (`index`)
+    DIR/index.parquet                             a copy of the small columns of all shards
     DIR/google_apps/google_apps-00000-of-00001.parquet
     DIR/quarantine.jsonl                          records that could not be used, and the reasons
 
@@ -11,10 +11,8 @@ images. Column chunks have checksums, which are verified when they are read (`vl
 """
 
 import hashlib
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -23,89 +21,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
-from vlm_agent.datasets.selection import SPLITS
-from vlm_agent.datasets.shards.index import INDEX, INDEXED, read_index, write_index
+from vlm_agent.datasets.selection import check_subsets
 from vlm_agent.datasets.shards.schema import (
     ALL_BUT_PIXELS,
     ALL_COLUMNS,
     IN_STEPS,
-    SCHEMA,
+    INDEX,
+    INDEX_SCHEMA,
+    INDEXED,
     VERSION,
     check_is_shard,
-    compressed_columns,
     empty_table,
     from_row,
-    to_row,
 )
-from vlm_agent.datasets.sources.registry import check_subsets
+from vlm_agent.datasets.sources import SPLITS
 from vlm_agent.episodes import Episode, Step
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import atomic_write, content_of, read_checked, write_checked
-from vlm_agent.files.parquet import Footer, ParquetWriter, open_parquet, read_footer
+from vlm_agent.files import content_of, read_checked
+from vlm_agent.files.parquet import Footer, check_columns, open_parquet, read_footer
 
 MANIFEST = "manifest.json"
-
-_REMEDY = "move it away and run the same `vlm-agent convert` again to restore it"
-_REMEDY_OF_MANIFEST = "move it away and run the same `vlm-agent convert` or `annotate` again to restore it"
 WORK_FOLDERS = {"convert": ".conversion", "annotate": ".annotation"}
 """Commands that write shards, and the folder of each that holds its plan."""
 
-
+_REMEDY = "move it away and run the same `vlm-agent convert` again to restore it"
+_REMEDY_OF_INDEX = "move it away and run `vlm-agent convert --finish --output` with this folder to write it again"
+_REMEDY_OF_MANIFEST = "move it away and run the same `vlm-agent convert` or `annotate` again to restore it"
 _EPISODES_AT_ONCE = 64
-
-
-class ShardWriter:
-    """Writes one shard; a context manager. `path` appears when the block ends without an error and has an episode."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._stack = ExitStack()
-        self._temporary: Path | None = None
-        self._writer: ParquetWriter | None = None
-
-    def __enter__(self) -> "ShardWriter":
-        return self
-
-    def __exit__(self, *error) -> None:
-        with self._named_errors():
-            self._stack.__exit__(*error)
-
-    @contextmanager
-    def _named_errors(self) -> Iterator[None]:
-        """pyarrow's errors do not name the file."""
-        try:
-            yield
-        except OSError as error:
-            if error.errno is None or error.filename is not None:
-                raise
-            raise OSError(error.errno, os.strerror(error.errno), str(self._path)) from error
-
-    def write(self, episode: Episode, split: str) -> None:
-        """Appends an episode, its screens as PNGs. Raises DatasetError for an episode without pixels."""
-        self.write_row(to_row(episode, split))
-
-    def write_row(self, row: dict) -> None:
-        """Appends an episode as a row of `episode_row`, or as one that `ShardDataset.row` read."""
-        with self._named_errors():
-            self._append(pa.Table.from_pylist([row], schema=SCHEMA))
-
-    def _append(self, episode: pa.Table) -> None:
-        if self._temporary is None:
-            self._temporary = self._stack.enter_context(atomic_write(self._path))
-        if self._writer is None:
-            columns = compressed_columns(SCHEMA)
-            # Statistics and dictionaries only pay off with many rows per group; here a group has one row.
-            self._writer = self._stack.enter_context(
-                ParquetWriter(
-                    self._temporary,
-                    SCHEMA,
-                    compression=dict.fromkeys(columns, "zstd"),
-                    compression_level=dict.fromkeys(columns, 1),
-                    use_dictionary=False,
-                    write_statistics=False,
-                )
-            )
-        self._writer.write_table(episode)
 
 
 class ScreenSizes:
@@ -138,14 +80,19 @@ class ShardDataset:
     """
 
     def __init__(self, directory: Path, split: str | None = None, subset: str | None = None) -> None:
-        _check_known("split", split, SPLITS)
+        if split is not None and split not in SPLITS:
+            raise DatasetError(f"split {split!r} does not exist; choose one of {', '.join(SPLITS)}")
         self.directory = Path(directory)
         self.manifest = read_manifest(self.directory)
         names = ("episode_id", "subset", "split", "shard", "row_group", IN_STEPS + "height", IN_STEPS + "width")
-        index = read_index(self.directory / INDEX, names)
+        index = read_index(self.directory, names)
         if subset is not None:
             check_subsets([subset], index["subset"].unique().to_pylist(), "subset")
-        self._kept = _where(index, split=split, subset=subset)
+        kept = np.ones(index.num_rows, bool)
+        for column, wanted in (("split", split), ("subset", subset)):
+            if wanted is not None:
+                kept &= pc.equal(index[column], wanted).to_numpy()
+        self._kept = np.flatnonzero(kept)
         self._index = index.take(self._kept).combine_chunks()
         self._row_groups = self._index["row_group"].to_numpy()
 
@@ -166,9 +113,15 @@ class ShardDataset:
         """The episode with its screens as uint8 (height, width, 3) arrays. Points are the stored float32 values."""
         return self.decoded(self.row(index))
 
-    def row(self, index: int) -> dict:
-        """The episode as it is stored (`schema.episode_row`), with its screens encoded."""
-        return self._read(index, None)
+    def row(self, index: int, columns: Sequence[str] | None = None) -> dict:
+        """The episode as it is stored (`schema.episode_row`), with its screens encoded, or with these columns alone."""
+        index = range(len(self))[index]
+        path = self.directory / self._index["shard"][index].as_py()
+        row = read_row_groups(path, [int(self._row_groups[index])], columns).to_pylist()[0]
+        expected = self._index["episode_id"][index].as_py()
+        if row["episode_id"] != expected:
+            raise DatasetError(f"{path} has episode {row['episode_id']}, the index {expected}; {_REMEDY}")
+        return row
 
     def decoded(self, row: dict, first: int = 0) -> Episode:
         """The episode of a row of `row`, whose first step has the number `first`. Raises DatasetError that names
@@ -180,12 +133,12 @@ class ShardDataset:
 
     def step(self, index: int, number: int) -> Step:
         """Step `number` of an episode. Only its screen is decoded, which is most of the cost of reading."""
-        row = self._read(index, None)
+        row = self.row(index)
         return self.decoded(row | {"steps": [row["steps"][number]]}, number).steps[0]
 
     def steps(self, index: int, first: int, last: int) -> Episode:
         """The episode with only the steps `first` … `last`-1. No other screen is decoded."""
-        row = self._read(index, None)
+        row = self.row(index)
         return self.decoded(row | {"steps": row["steps"][first:last]}, first)
 
     def __iter__(self) -> Iterator[Episode]:
@@ -193,7 +146,7 @@ class ShardDataset:
 
     def without_pixels(self, index: int) -> Episode:
         """The episode with every screenshot None. The pixels are not read."""
-        return from_row(self._read(index, ALL_BUT_PIXELS))
+        return from_row(self.row(index, ALL_BUT_PIXELS))
 
     def each_without_pixels(self, episodes: Sequence[int]) -> Iterator[Episode]:
         """Episodes of these numbers, ascending, as `without_pixels` reads them one by one, in larger reads."""
@@ -223,27 +176,24 @@ class ShardDataset:
         offsets = np.concatenate([[0], np.cumsum(pc.list_value_length(steps).to_numpy())])
         return ScreenSizes(offsets, *(sizes.field(name).to_numpy() for name in ("height", "width")))
 
-    def place(self, index: int) -> tuple[str, int]:
-        """The shard of an episode, and the number of steps before it in that shard."""
-        return self._index["shard"][index].as_py(), int(self._first_steps[index])
-
-    @cached_property
+    @property
     def steps_by_shard(self) -> dict[str, int]:
         """The number of steps in each shard of the folder, of all splits and subsets, in the manifest's order."""
-        index = read_index(self.directory / INDEX, ("shard", "row_group", IN_STEPS + "height"))
-        starts = np.flatnonzero(index["row_group"].to_numpy() == 0)
-        lengths = pc.list_value_length(index["steps"]).to_numpy()
-        counts = np.add.reduceat(lengths, starts) if len(starts) else starts
-        return dict(zip(index["shard"].take(pa.array(starts)).to_pylist(), counts.tolist(), strict=True))
+        return self._steps[0]
+
+    def place(self, index: int) -> tuple[str, int]:
+        """The shard of an episode, and the number of steps before it in that shard."""
+        return self._index["shard"][index].as_py(), int(self._steps[1][index])
 
     @cached_property
-    def _first_steps(self) -> np.ndarray:
-        """int64 (episodes,): the number of steps before each episode in its shard."""
-        index = read_index(self.directory / INDEX, ("row_group", IN_STEPS + "height"))
-        lengths = pc.list_value_length(index["steps"]).to_numpy().astype(np.int64)
-        before = np.cumsum(lengths) - lengths
-        starts = np.maximum.accumulate(np.where(index["row_group"].to_numpy() == 0, before, 0))
-        return (before - starts)[self._kept.to_numpy()]
+    def _steps(self) -> tuple[dict[str, int], np.ndarray]:
+        """The steps of each shard, and int64 (episodes,): the number of steps before each episode in its shard."""
+        index = read_index(self.directory, ("shard", IN_STEPS + "height"))
+        shards = index["shard"].combine_chunks().dictionary_encode()
+        numbers, lengths = shards.indices.to_numpy(), pc.list_value_length(index["steps"]).to_numpy().astype(np.int64)
+        counts = np.bincount(numbers, lengths, len(shards.dictionary)).astype(np.int64)
+        before = np.cumsum(lengths) - lengths - (np.cumsum(counts) - counts)[numbers]
+        return dict(zip(shards.dictionary.to_pylist(), counts.tolist(), strict=True)), before[self._kept]
 
     def table(self, columns: Sequence[str], episodes: Sequence[int] | None = None) -> pa.Table:
         """The columns of every episode, or of `episodes`, which are numbers in ascending order.
@@ -255,44 +205,56 @@ class ShardDataset:
             raise DatasetError(
                 f"shards have no column {', '.join(sorted(unknown))}; they have {', '.join(ALL_COLUMNS)}"
             )
+        chosen = np.arange(len(self)) if episodes is None else np.asarray(episodes, np.int64)
         if set(columns) <= set(INDEXED):
-            kept = self._kept if episodes is None else self._kept.take(pa.array(episodes, pa.int64()))
-            return read_index(self.directory / INDEX, columns).take(kept)
+            return read_index(self.directory, columns).take(self._kept[chosen])
         groups: dict[str, list[int]] = {}
-        index = self._index if episodes is None else self._index.take(pa.array(episodes, pa.int64()))
-        for shard, row_group in zip(index["shard"].to_pylist(), index["row_group"].to_pylist(), strict=True):
-            groups.setdefault(shard, []).append(row_group)
-        tables = [_read(self.directory / shard, row_groups, columns) for shard, row_groups in groups.items()]
+        for shard, row_group in zip(
+            self._index["shard"].take(chosen).to_pylist(), self._row_groups[chosen], strict=True
+        ):
+            groups.setdefault(shard, []).append(int(row_group))
+        tables = [read_row_groups(self.directory / shard, numbers, columns) for shard, numbers in groups.items()]
         tables = [table.replace_schema_metadata(None) for table in tables]
         return pa.concat_tables(tables) if tables else empty_table(columns)
 
-    def _read(self, index: int, columns: Sequence[str] | None) -> dict:
-        index = range(len(self))[index]
-        path = self.directory / self._index["shard"][index].as_py()
-        row = _read(path, [int(self._row_groups[index])], columns).to_pylist()[0]
-        expected = self._index["episode_id"][index].as_py()
-        if row["episode_id"] != expected:
-            raise DatasetError(f"{path} has episode {row['episode_id']}, the index {expected}; {_REMEDY}")
-        return row
+
+def read_index(folder: Path, columns: Sequence[str]) -> pa.Table:
+    """The columns (of `INDEXED`, `shard` and `row_group`) of every episode.
+
+    Raises DatasetError for an index that is missing or damaged.
+    """
+    with open_parquet(folder / INDEX, _REMEDY_OF_INDEX) as file:
+        check_columns(folder / INDEX, file.schema, INDEX_SCHEMA, INDEX_SCHEMA.names, _REMEDY_OF_INDEX)
+        return file.read(columns)
 
 
-def _where(index: pa.Table, **wanted: str | None) -> pa.Array:
-    """The row numbers with these values; None matches any value."""
-    kept = np.ones(index.num_rows, bool)
-    for column, value in wanted.items():
-        if value is not None:
-            kept &= pc.equal(index[column], value).to_numpy()
-    return pa.array(np.flatnonzero(kept))
+def read_row_groups(path: Path, numbers: list[int], columns: Sequence[str] | None) -> pa.Table:
+    """The columns, or all of them, of these row groups of a shard, one an episode.
+
+    Raises DatasetError for a shard that is missing, damaged, or has fewer row groups.
+    """
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        raise DatasetError(f"{path} is in the index but not on disk; {_REMEDY}") from None
+    footer = _footer(path, stat.st_size, stat.st_mtime_ns)
+    if max(numbers) >= footer.metadata.num_row_groups:
+        raise DatasetError(
+            f"{path} has {footer.metadata.num_row_groups} episodes, fewer than the index says; {_REMEDY}"
+        )
+    with open_parquet(path, _REMEDY, footer) as file:
+        return file.read(columns, numbers)
 
 
-def _why_none(directory: Path) -> str:
-    for command in ("convert", "annotate"):
-        if (directory / WORK_FOLDERS[command]).is_dir():
-            return (
-                f"it is incomplete; run the same `vlm-agent {command}` again to resume, or `vlm-agent "
-                f"{command} --finish` after a job array"
-            )
-    return "it is not a folder of shards; name the output of a finished `vlm-agent convert`"
+@lru_cache(maxsize=32)
+def _footer(path: Path, size: int, mtime_ns: int) -> Footer:
+    """A cached footer, so that reading an episode does not parse it again.
+
+    The cache is small, because a footer has 18 kB per episode. It is only memory, so a fork may use it.
+    """
+    footer = read_footer(path, _REMEDY)
+    check_is_shard(path, footer.metadata.schema.to_arrow_schema(), _REMEDY)
+    return footer
 
 
 def read_manifest(directory: Path) -> dict:
@@ -306,13 +268,14 @@ def read_manifest(directory: Path) -> dict:
     return manifest
 
 
-def write_manifest(directory: Path, manifest: dict) -> None:
-    """Writes the index, then the manifest. It is the last file, so its existence means a complete conversion.
-
-    Raises DatasetError for a shard with another number of episodes than the manifest says.
-    """
-    write_index(directory, _shards_of(manifest))
-    write_checked(directory / MANIFEST, {"schema_version": VERSION} | manifest, indent=2)
+def _why_none(directory: Path) -> str:
+    for command in ("convert", "annotate"):
+        if (directory / WORK_FOLDERS[command]).is_dir():
+            return (
+                f"it is incomplete; run the same `vlm-agent {command}` again to resume, or `vlm-agent "
+                f"{command} --finish` after a job array"
+            )
+    return "it is not a folder of shards; name the output of a finished `vlm-agent convert`"
 
 
 def title_of(manifest: Mapping) -> str | None:
@@ -365,42 +328,3 @@ class _Manifest(_Counts):
     files: list[_File]
     texts: dict[str, dict[str, int]] = {}
     annotation: _Annotation = _Annotation(model="")
-
-
-def _shards_of(manifest: dict) -> list[tuple[str, int]]:
-    """For each shard, its path within the folder and its number of episodes."""
-    return [(file["shard"], file["episodes_written"]) for file in manifest["files"] if file["shard"]]
-
-
-def _check_known(name: str, value: str | None, known: Sequence[str]) -> None:
-    if value is not None and value not in known:
-        raise DatasetError(f"{name} {value!r} does not exist; choose one of {', '.join(known)}")
-
-
-def _footer(path: Path) -> Footer:
-    try:
-        stat = path.stat()
-    except FileNotFoundError:
-        raise DatasetError(f"{path} is in the index but not on disk; {_REMEDY}") from None
-    return _parsed_footer(path, stat.st_size, stat.st_mtime_ns)
-
-
-@lru_cache(maxsize=32)
-def _parsed_footer(path: Path, size: int, mtime_ns: int) -> Footer:
-    """A cached footer, so that reading an episode does not parse it again.
-
-    The cache is small, because a footer has 18 kB per episode. It is only memory, so a fork may use it.
-    """
-    footer = read_footer(path, _REMEDY)
-    check_is_shard(path, footer.metadata.schema.to_arrow_schema(), _REMEDY)
-    return footer
-
-
-def _read(path: Path, row_groups: list[int], columns: Sequence[str] | None) -> pa.Table:
-    footer = _footer(path)
-    if max(row_groups) >= footer.metadata.num_row_groups:
-        raise DatasetError(
-            f"{path} has {footer.metadata.num_row_groups} episodes, fewer than the index says; {_REMEDY}"
-        )
-    with open_parquet(path, _REMEDY, footer) as file:
-        return file.read(columns, row_groups)

@@ -1,4 +1,4 @@
-"""Encoding and decoding of stored screens; the default is PNG (`vlm_agent.files.png`), which is lossless."""
+"""Encoding of stored screens; the default is PNG (`vlm_agent.files.png`), which is lossless."""
 
 import io
 from dataclasses import dataclass
@@ -86,15 +86,6 @@ def fitted_size(size: tuple[int, int], max_pixels: int, multiple: int) -> tuple[
     if round(height / multiple) * round(width / multiple) * multiple**2 <= max_pixels:
         return size
     return smart_resize(size, multiple, 0, max_pixels)
-
-
-def decode_screen(data: bytes) -> np.ndarray:
-    """uint8 (height, width, 3) RGB pixels of any image that Pillow reads. Raises DatasetError for a damaged one."""
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            return np.array(image if image.mode == "RGB" else image.convert("RGB"))
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DatasetError(f"the screen cannot be decoded ({error})") from None
 
 
 def _resized(screen: np.ndarray, size: tuple[int, int]) -> np.ndarray:

@@ -11,13 +11,14 @@ column `notes` in place of a column for each kind of text, so that a source with
 import io
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from PIL import Image
 
-from vlm_agent.datasets.shards.images import EncodedScreen, ScreenFormat, decode_screen
+from vlm_agent.datasets.shards.images import EncodedScreen, ScreenFormat
 from vlm_agent.episodes import Action, Episode, Step, UiElement
 from vlm_agent.errors import DatasetError
 
@@ -113,17 +114,29 @@ ALL_BUT_PIXELS = (
 ALL_COLUMNS = (*ALL_BUT_PIXELS, f"{IN_STEPS}screenshot")
 
 
-@lru_cache
-def _schema_of_columns(columns: tuple[str, ...]) -> pa.Schema:
-    """The schema of a table of these columns. Reading an empty file drops the other fields of the steps."""
+def empty_table(columns: Sequence[str]) -> pa.Table:
+    """A table of these columns without rows. Reading an empty file drops the other fields of the steps."""
     file = io.BytesIO()
     pq.write_table(SCHEMA.empty_table(), file)
-    return pq.ParquetFile(file).read(list(columns)).schema.remove_metadata()
+    return pq.ParquetFile(file).read(list(columns)).replace_schema_metadata(None)
 
 
-def empty_table(columns: Sequence[str]) -> pa.Table:
-    """A table of these columns without rows."""
-    return _schema_of_columns(tuple(columns)).empty_table()
+INDEX = "index.parquet"
+"""The file with the small columns of all episodes of a folder.
+
+A shard has a row group per episode, and reading a column of 700,000 row groups takes minutes and gigabytes of footers.
+All of the index is also in the shards; `vlm-agent convert` rewrites a missing one.
+"""
+
+INDEXED = (
+    *(name for name in SCHEMA.names if name != "steps"),
+    *(IN_STEPS + name for name in ("height", "width", "action_kind", "touch_yx", "lift_yx", "text")),
+)
+"""Columns of the shards that are in the index. It also has `shard` and `row_group`, the place of the episode."""
+
+INDEX_SCHEMA = (
+    empty_table(INDEXED).schema.append(pa.field("shard", pa.string())).append(pa.field("row_group", pa.int32()))
+)
 
 
 def to_row(episode: Episode, split: str) -> dict:
@@ -196,26 +209,33 @@ def from_row(row: dict, first: int = 0) -> Episode:
         id=row["episode_id"],
         subset=row["subset"],
         goal=row["goal"],
-        steps=tuple(_from_struct(struct, f"{where} {number}") for number, struct in enumerate(row["steps"], first)),
+        steps=tuple(_step(struct, f"{where} {number}") for number, struct in enumerate(row["steps"], first)),
         device_type=row["device_type"],
         android_api_level=row["android_api_level"],
         first_step=first,
     )
 
 
-def _from_struct(struct: dict, where: str) -> Step:
+def _step(struct: dict, where: str) -> Step:
     try:
         screenshot = decode_screen(struct["screenshot"]["bytes"]) if "screenshot" in struct else None
     except DatasetError as error:
         raise DatasetError(f"{where}: {error}") from None
-    action = Action(struct["action_kind"], tuple(struct["touch_yx"]), tuple(struct["lift_yx"]), struct["text"])
-    elements = tuple(UiElement(tuple(item["box"]), item["text"], item["type"]) for item in struct["elements"])
     return Step(
         screenshot,
-        action,
-        elements,
+        Action(struct["action_kind"], tuple(struct["touch_yx"]), tuple(struct["lift_yx"]), struct["text"]),
+        tuple(UiElement(tuple(item["box"]), item["text"], item["type"]) for item in struct["elements"]),
         struct["activity"],
         notes_of(struct["notes"]),
         struct["instruction"],
         (struct["height"], struct["width"]),
     )
+
+
+def decode_screen(data: bytes) -> np.ndarray:
+    """uint8 (height, width, 3) RGB pixels of any image that Pillow reads. Raises DatasetError for a damaged one."""
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            return np.array(image if image.mode == "RGB" else image.convert("RGB"))
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DatasetError(f"the screen cannot be decoded ({error})") from None

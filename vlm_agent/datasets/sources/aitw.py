@@ -20,8 +20,7 @@ import numpy as np
 
 from vlm_agent.datasets.formats.tf_example import ExampleError, Feature, encode_example, parse_example
 from vlm_agent.datasets.formats.tfrecord import Record, read_records, write_records
-from vlm_agent.datasets.records import BadRecord, EpisodeStep
-from vlm_agent.datasets.sources import Input, Source, checks
+from vlm_agent.datasets.sources import BadRecord, EpisodeStep, Input, Source, checks
 from vlm_agent.episodes import Action, Episode, Step, UiElement
 from vlm_agent.errors import DatasetError
 from vlm_agent.files.hashing import HashedFile, HashedFiles

@@ -17,9 +17,16 @@ from pathlib import Path
 import numpy as np
 
 from vlm_agent.datasets.formats.json_list import JsonItem, read_items
-from vlm_agent.datasets.records import BadRecord, EpisodeStep
-from vlm_agent.datasets.selection import LABELS
-from vlm_agent.datasets.sources import Input, Source, checks, inputs_of_episodes, main_files
+from vlm_agent.datasets.sources import (
+    LABELS,
+    BadRecord,
+    EpisodeStep,
+    Input,
+    Source,
+    checks,
+    inputs_of_episodes,
+    main_files,
+)
 from vlm_agent.episodes import Step, UiElement
 from vlm_agent.errors import DatasetError
 from vlm_agent.files.hashing import HashedFiles

@@ -1,7 +1,7 @@
 """The registered sources, and the search for their files."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vlm_agent.datasets.sources import Input, Source, aitw, aitz, checks, traces
@@ -28,21 +28,6 @@ def find_source(name: str) -> Source:
     if name not in SOURCES:
         raise DatasetError(f"source {name!r} is unknown; choose one of {', '.join(SOURCES)}")
     return SOURCES[name]
-
-
-def published_subsets() -> list[str]:
-    """The names of the subsets of data sets with fixed subsets. Other data sets define theirs in the manifest."""
-    return sorted({subset for source in SOURCES.values() for subset in source.subsets})
-
-
-def check_subsets(names: Iterable[str], present: Iterable[str], where: str) -> None:
-    """Raises DatasetError for a name that is neither a subset in `present` nor one of a registered source.
-
-    `where` is the option or key with the names, for the message.
-    """
-    known = sorted({*present, *published_subsets()})
-    if unknown := sorted(set(names) - set(known)):
-        raise DatasetError(f"{where} names {', '.join(unknown)}; subsets are {', '.join(known)}")
 
 
 def find_inputs(source: Source, paths: Sequence[Path]) -> list[Input]:

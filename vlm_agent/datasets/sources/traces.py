@@ -40,8 +40,16 @@ from pathlib import Path
 
 import numpy as np
 
-from vlm_agent.datasets.records import BadRecord, EpisodeStep, Exclusion
-from vlm_agent.datasets.sources import Input, Source, checks, inputs_of_episodes, main_files
+from vlm_agent.datasets.sources import (
+    BadRecord,
+    EpisodeStep,
+    Exclusion,
+    Input,
+    Source,
+    checks,
+    inputs_of_episodes,
+    main_files,
+)
 from vlm_agent.episodes import (
     NO_NOTES,
     Action,

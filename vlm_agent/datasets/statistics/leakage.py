@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vlm_agent.datasets.selection import SPLITS
+from vlm_agent.datasets.sources import SPLITS
 
 TRAIN = "train"
 HELD_OUT = tuple(split for split in SPLITS if split != TRAIN)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jinja2 import Environment
 
-from vlm_agent.datasets.selection import SPLITS
+from vlm_agent.datasets.sources import SPLITS
 from vlm_agent.datasets.statistics.charts import HEIGHT, WIDTH, histograms, shades
 from vlm_agent.datasets.statistics.leakage import HELD_OUT, TRAIN
 from vlm_agent.datasets.statistics.summary import Statistics, TokenBudget, spread

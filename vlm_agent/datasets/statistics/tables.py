@@ -6,7 +6,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from vlm_agent.datasets.selection import SPLITS
+from vlm_agent.datasets.sources import SPLITS
 from vlm_agent.datasets.statistics.summary import Statistics, TokenBudget, spread
 from vlm_agent.files.console import new_table
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from vlm_agent.datasets.sources.registry import published_subsets
+from vlm_agent.datasets.selection import published_subsets
 from vlm_agent.evaluation.scoring.measures import wilson
 
 OVERALL, MEMORY = "overall", "memory_goals"

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from vlm_agent.datasets.sources.registry import published_subsets
+from vlm_agent.datasets.selection import published_subsets
 from vlm_agent.episodes import ACTION_NAMES, shown_action_names
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.predictions import Prediction

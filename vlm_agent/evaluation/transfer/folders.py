@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlm_agent.datasets.sources.registry import published_subsets
+from vlm_agent.datasets.selection import published_subsets
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.identity import AGENT
 from vlm_agent.evaluation.offline.plan import job

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vlm_agent.datasets.sources.registry import published_subsets
+from vlm_agent.datasets.selection import published_subsets
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.scoring.comparison import check_same_steps
 from vlm_agent.evaluation.scoring.dialects import SCORERS, describe_scorers

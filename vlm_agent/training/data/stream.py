@@ -13,9 +13,8 @@ from typing import Any, Protocol
 
 from torch.utils.data import Dataset
 
-from vlm_agent.datasets.selection import in_mixture
+from vlm_agent.datasets.selection import check_subsets, in_mixture
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.datasets.sources.registry import check_subsets
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.sentences import Sentence
