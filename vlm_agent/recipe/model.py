@@ -184,8 +184,8 @@ class ModelRecipe(Section):
     def _default_of_train(cls, content: Any) -> Any:
         """The defaults of `train` depend on the origin."""
         if isinstance(content, dict) and isinstance(train := content.get("train", {}), dict):
-            given = [kind for kind in reversed(_TRAINED_BY_DEFAULT) if content.get(kind) is not None]
-            return content | {"train": _TRAINED_BY_DEFAULT[given[0]] | train} if given else content
+            origins = [kind for kind in reversed(_TRAINED_BY_DEFAULT) if content.get(kind) is not None]
+            return content | {"train": _TRAINED_BY_DEFAULT[origins[0]] | train} if origins else content
         return content
 
     @model_validator(mode="after")
