@@ -131,44 +131,29 @@ class AutoUiLanguage(ActionLanguage):
                 yield "" if quote else '"'
         for kind in KINDS_WITH_TOUCH:
             opening = f'"action_type": "{kind.name}", "touch_point": "['
-            if opening.startswith(text):
-                yield from self._point_endings(kind, opening, opening[len(text) :])
-            elif text.startswith(opening):
-                yield from self._point_endings(kind, text, "")
+            touch, _, after = text[len(opening) :].partition("]")
+            for whole in self._gestures(kind, touch, after[len(_LINK) + 1 :].partition("]")[0]):
+                if whole.startswith(text):
+                    yield whole[len(text) :]
 
-    def _point_endings(self, kind: ActionKind, text: str, before: str) -> Iterator[str]:
-        """`before` and a completion of `text`, which has the start of a gesture with its first bracket."""
-        touch_ending, rest = self._rest_of_point(text[text.index("[") + 1 :])
-        if touch_ending is None:
+    def _gestures(self, kind: ActionKind, touch: str, lift: str) -> Iterator[str]:
+        """Encoded actions whose points may begin with the texts `touch` and `lift`, each from behind its bracket."""
+        point = self._completed_point(touch)
+        if point is None:
             return
-        touch = text[text.index("[") : len(text) - len(rest)] + touch_ending
-        if kind is ActionKind.DUAL_POINT and not self.normalised:
-            link = _LINK + "["
-            lift_ending, rest_of_lift = self._rest_of_point(rest[len(link) :])
-            if lift_ending is not None and (link.startswith(rest) or rest.startswith(link)):
-                close = _CLOSE + '"'
-                if close.startswith(rest_of_lift):
-                    yield before + touch_ending + link[len(rest) :] + lift_ending + close[len(rest_of_lift) :]
-            return
-        lifts = [lift for start, lift in self._swipes if start == touch]
-        for lift in [touch, *lifts] if kind is ActionKind.DUAL_POINT else [_NONE]:
-            after = f'{_LINK}{lift}{_CLOSE}"'
-            if after.startswith(rest):
-                yield before + touch_ending + after[len(rest) :]
+        lifts: list[str | None] = [_NONE]
+        if kind is ActionKind.DUAL_POINT:
+            swipes = [end for start, end in self._swipes if start == point]
+            lifts = [point, *swipes] if self.normalised else [self._completed_point(lift)]
+        yield from (_form(kind, point, one, "") for one in lifts if one is not None)
 
-    def _rest_of_point(self, text: str) -> tuple[str | None, str]:
-        """(completion, rest) of a `text` that starts behind the bracket of a point: the completion of the point, None
-        if there is none, and the text behind it."""
-        y, comma, after = text.partition(",")
-        y_ending = self._number_ending(y)
-        if y_ending is None or (comma and (y_ending or after[:1] not in ("", " "))):
-            return None, ""
-        x, bracket, rest = after[1:].partition("]")
-        x_ending = self._number_ending(x)
-        if x_ending is None or (bracket and x_ending):
-            return None, ""
-        separator = ", "[len(comma) + len(after[:1]) :]
-        return y_ending + separator + x_ending + "]"[len(bracket) :], rest
+    def _completed_point(self, text: str) -> str | None:
+        """A point that may begin with `text` behind its bracket; None if no numbers of coordinates do."""
+        y, _, x = text.partition(",")
+        numbers = [(digits, self._number_ending(digits)) for digits in (y, x.removeprefix(" "))]
+        if any(ending is None for _, ending in numbers):
+            return None
+        return f"[{', '.join(f'{digits}{ending}' for digits, ending in numbers)}]"
 
     def _number_ending(self, digits: str) -> str | None:
         return next((ending for ending in _NUMBER_ENDINGS if self._is_number(digits + ending)), None)

@@ -69,7 +69,7 @@ _GESTURES = (
     f"{LONG_PRESS_OPENING}{_PLACE} {_PLACE}",
     f"{SWIPE_OPENING}{_PLACE} {_PLACE} to {_PLACE} {_PLACE}",
 )
-_DIGITS = re.compile(r"[0-9]*")
+_DIGITS = re.compile(r"[0-9]+")
 _CONTROL = r"\\u00(?:0[0-7be-f]|1[0-9a-f])"  # control characters for which JSON has no short escape
 _LITERAL = re.compile(rf'(?:[^"\\\x00-\x1f\ud800-\udfff]|\\["\\nrtfb]|{_CONTROL})*')
 _LITERAL_TAILS = {"": '"', '"': ""} | {
@@ -162,42 +162,25 @@ class BinnedLanguage(ActionLanguage):
         return min(endings, key=len, default=None)
 
     def _gesture_ending(self, text: str, shape: str) -> str | None:
-        """`ending` for gestures of the form `shape`, in which each `_PLACE` stands for a bin."""
-        at = 0
-        for index, expected in enumerate(shape):
-            if expected == _PLACE:
-                digits = _matched(_DIGITS, text, at)
-                at += len(digits)
-                if at == len(text):
-                    return self._number_ending(text, digits, shape[index + 1 :])
-                if not self._is_bin(digits):
-                    return None
-            elif at == len(text):
-                return self._number_ending(text, None, shape[index:])
-            elif text[at] != expected:
-                return None
-            else:
-                at += 1
-        return None
+        """`ending` for gestures of the form `shape`, in which each `_PLACE` stands for a bin.
 
-    def _number_ending(self, text: str, digits: str | None, rest: str) -> str | None:
-        """`ending` for a `text` that stops in a number, with `digits` so far, or in fixed text (`digits` None).
-
-        Appending zeros to the digits is enough: if the end of a swipe is too near, ten times the coordinate is far
+        Appending zeros to the last number is enough: if the end of a swipe is too near, ten times the coordinate is far
         enough, or a hundred times is still on the screen. Missing coordinates of the end become a corner of the screen,
         because one of two opposite corners is always far enough.
         """
-        rest = _PLACE + rest if digits == "" else rest
-        rest = rest.replace(_PLACE, "0", max(rest.count(_PLACE) - 2, 0))
-        for more in range(len(str(self.bins - 1))) if digits else (0,):
+        written, places = _DIGITS.findall(text), shape.count(_PLACE)
+        missing, is_in_number = places - len(written), text[-1:].isdigit()
+        if missing < 0:
+            return None
+        for more in range(len(str(self.bins - 1))) if is_in_number else (0,):
             for corner in ("0", str(self.bins - 1)):
-                ending = "0" * more + rest.replace(_PLACE, corner)
-                if self.decode(text + ending) is not None:
-                    return ending
+                numbers = [*written, *["0"] * (missing - 2), *[corner] * min(missing, 2)]
+                if is_in_number:
+                    numbers[len(written) - 1] += "0" * more
+                whole = shape.replace(_PLACE, "{}").format(*numbers)
+                if whole.startswith(text) and self.decode(whole) is not None:
+                    return whole[len(text) :]
         return None
-
-    def _is_bin(self, digits: str) -> bool:
-        return digits.isdigit() and len(digits) <= len(str(self.bins)) and str(int(digits)) == digits
 
     def _decode_leniently(self, text: str) -> Action | None:
         """`decode` that may also accept other spellings of an action."""

@@ -1,7 +1,7 @@
 """The protocol of an action language, and the base class of its settings."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -129,6 +129,3 @@ class LanguageSettings(Section):
     def build(self) -> ActionLanguage:
         """The language of these settings."""
         raise NotImplementedError(f"{type(self).__name__} must define build()")
-
-
-LanguageRegistry = Mapping[str, type[LanguageSettings]]
