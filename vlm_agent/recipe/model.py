@@ -9,6 +9,7 @@ from vlm_agent.settings import Section, either
 
 Training = Literal["frozen", "lora", "full"]
 Quantisation = Literal["nf4", "int8"]
+FeatureForm = Literal["pooled", "patches"]
 
 
 HUB_NAME = r"^[A-Za-z0-9_](?:[\w.-]*/[A-Za-z0-9_])?[\w.-]*$"
@@ -98,7 +99,7 @@ class FeatureSettings(Section):
 
     extractor: str
     checkpoint: str | None = None
-    form: Literal["pooled", "patches"] = "pooled"
+    form: FeatureForm = "pooled"
 
     @classmethod
     def of_model(cls, features: Mapping[str, Any]) -> Self:

@@ -17,7 +17,6 @@ from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from tokenize import TokenError
-from typing import Literal
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset, manifest_d
 from vlm_agent.errors import CheckpointError, DatasetError, remedy_of_missing
 from vlm_agent.files import kind_problem, read_checked, sha256_of
 from vlm_agent.models.features import extractor_digest, feature_shape
-from vlm_agent.recipe.model import FeatureSettings
+from vlm_agent.recipe.model import FeatureForm, FeatureSettings
 
 VERSION = 1
 DTYPE = "float16"
@@ -64,7 +63,7 @@ class UsedExtractor:
 
     extractor: str
     checkpoint: str | None
-    form: Literal["pooled", "patches"]
+    form: FeatureForm
     digest: str
     precision: str
 
