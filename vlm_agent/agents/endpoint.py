@@ -122,8 +122,7 @@ class EndpointAgent(Agent):
 
     def stop(self) -> None:
         """Calls under way end early."""
-        if isinstance(self.chat, Calls):
-            self.chat.stop()
+        self.chat.stop()
 
     def messages(self, goal: str, history: Sequence[Turn], screen: Screen) -> list[dict[str, Any]]:
         """The messages of the chat up to the current screen."""
