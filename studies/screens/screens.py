@@ -15,7 +15,7 @@ from shipped_weights.screens.samples import SIZES, SampleSettings, phone_screen
 from vlm_agent.devices.browser.chromium import find_chromium
 from vlm_agent.devices.browser.phone import BrowserPhone
 from vlm_agent.episodes import Action, Widget
-from vlm_agent.screens.layout import Box
+from vlm_agent.screens.seen import Box
 from vlm_agent.simulator.drawing.canvas import Canvas
 
 

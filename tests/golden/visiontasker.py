@@ -35,8 +35,7 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
 
-from vlm_agent.screens.layout import Box  # noqa: E402
-from vlm_agent.screens.seen import Understood  # noqa: E402
+from vlm_agent.screens.seen import Box, Understood  # noqa: E402
 from vlm_agent.screens.understand import Readers, understand  # noqa: E402
 
 ENOUGH = 31

@@ -5,9 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vlm_agent.episodes import WIDGET_KINDS, Widget
-from vlm_agent.screens.layout import reading_order
 from vlm_agent.screens.matching import make_parts, match
-from vlm_agent.screens.seen import Part, Text
+from vlm_agent.screens.seen import Part, Text, reading_order
 
 PHONE = (2000, 1000)
 

@@ -20,7 +20,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from vlm_agent.action_languages import ActionLanguage, ChosenLanguage, LanguageSettings, default_settings
@@ -34,10 +33,11 @@ from vlm_agent.agents.agent import (
     Usage,
     answer_step_by_step,
 )
-from vlm_agent.agents.as_trained import image_part, trained_messages
+from vlm_agent.agents.as_trained import trained_messages
 from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import CallError, ChatEndpoint
+from vlm_agent.agents.llm.prompts import assistant, pixels_of, system, user
 from vlm_agent.agents.of_run import grey_screens_of, recipe_of, run_of, text_notes_of
 from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.episodes import Episode, Screen
@@ -122,8 +122,7 @@ class EndpointAgent(Agent):
 
     def stop(self) -> None:
         """Calls under way end early."""
-        if isinstance(self.chat, Calls):
-            self.chat.stop()
+        self.chat.stop()
 
     def messages(self, goal: str, history: Sequence[Turn], screen: Screen) -> list[dict[str, Any]]:
         """The messages of the chat up to the current screen."""
@@ -133,10 +132,10 @@ class EndpointAgent(Agent):
         opening = f"Goal: {one_line(goal)}\n" + "".join(
             f"Action {number}: {self._text(turn)}\n{_failure(turn)}" for number, turn in enumerate(history[:older], 1)
         )
-        messages: list[dict[str, Any]] = [{"role": "system", "content": _TASK + self.language.instructions}]
+        messages = [system(_TASK + self.language.instructions)]
         for number, turn in enumerate(history[older:], older + 1):
             messages.append(_screen_message(opening, number, turn.screen))
-            messages.append({"role": "assistant", "content": self._text(turn)})
+            messages.append(assistant(self._text(turn)))
             opening = _failure(turn)
         return [*messages, _screen_message(opening, len(history) + 1, screen)]
 
@@ -150,14 +149,7 @@ def _failure(turn: Turn) -> str:
 
 
 def _screen_message(opening: str, number: int, screen: Screen) -> dict[str, Any]:
-    text = {"type": "text", "text": f"{opening}Screen {number}:"}
-    return {"role": "user", "content": [text, image_part(_pixels(screen))]}
-
-
-def _pixels(screen: Screen) -> np.ndarray:
-    if screen.pixels is None:
-        raise UserError("a chat endpoint needs screenshots, and this source has none")
-    return screen.pixels
+    return user(f"{opening}Screen {number}:", [pixels_of(screen)])
 
 
 class EndpointSettings(AgentSettings):

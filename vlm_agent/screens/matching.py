@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from vlm_agent.episodes import Widget
-from vlm_agent.screens.layout import Rectangle, hull, reading_order
-from vlm_agent.screens.seen import Part, Text
+from vlm_agent.screens.seen import Part, Rectangle, Text, hull, reading_order
 
 BAR = "status_bar"
 """It takes in all that lies in it: clock, signal and battery are of no use to a planner one by one."""

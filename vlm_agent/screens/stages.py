@@ -8,8 +8,7 @@ from PIL import Image, ImageDraw
 from vlm_agent.drawing.marks import COLOURS, draw_marks
 from vlm_agent.drawing.shapes import BLACK, WHITE, Colour, font
 from vlm_agent.episodes import WIDGET_KINDS
-from vlm_agent.screens.layout import Box
-from vlm_agent.screens.seen import Understood
+from vlm_agent.screens.seen import Box, Understood
 
 LONGEST_SIDE = 1400
 """Screens are scaled down to it before they are drawn on, in pixels."""

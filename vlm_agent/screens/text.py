@@ -21,8 +21,7 @@ from pydantic import Field
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.files import read_checked, write_checked
 from vlm_agent.files.installation import install_line
-from vlm_agent.screens.layout import Box, area, reading_order, shared
-from vlm_agent.screens.seen import Text, TextReader
+from vlm_agent.screens.seen import Box, Text, TextReader, area, reading_order, shared
 from vlm_agent.settings import Section
 
 PACKAGES = ("rapidocr", "onnxruntime", "cv2")

@@ -17,9 +17,8 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from vlm_agent.errors import UserError
-from vlm_agent.screens.layout import Box
 from vlm_agent.screens.matching import make_parts
-from vlm_agent.screens.seen import Block, IconReader, Part, Text, TextReader, Understood, WidgetDetector
+from vlm_agent.screens.seen import Block, Box, IconReader, Part, Text, TextReader, Understood, WidgetDetector
 from vlm_agent.screens.text import (
     SMALLEST,
     TEXT_READERS,

@@ -7,9 +7,8 @@ from studies.vision_tasker.questions.views import has, is_same, meanings_of
 from vlm_agent.episodes import UiElement
 from vlm_agent.screens.blocks import find_blocks
 from vlm_agent.screens.icons import MEANINGS
-from vlm_agent.screens.layout import Box
 from vlm_agent.screens.matching import make_parts
-from vlm_agent.screens.seen import Part, Text, Understood
+from vlm_agent.screens.seen import Box, Part, Text, Understood
 
 
 def of_truth(truth: Truth) -> Understood:

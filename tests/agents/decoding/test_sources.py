@@ -5,8 +5,7 @@ import torch
 from helpers import tiny
 from helpers.models import screen_t5
 
-from vlm_agent.agents.decoding.greedy import Limits, decode_sentence, most_likely
-from vlm_agent.agents.decoding.sources import answer_sources
+from vlm_agent.agents.decoding.greedy import Limits, answer_sources, decode_sentence, most_likely
 from vlm_agent.episodes import Action
 from vlm_agent.models.decoding import SourceDecoder
 from vlm_agent.sentences import Sentence

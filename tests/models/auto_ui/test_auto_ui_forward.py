@@ -7,8 +7,7 @@ from helpers import tiny
 from helpers.models import tiny_auto_ui
 from torch import nn
 
-from vlm_agent.agents.decoding.greedy import Limits, decode_sentence, most_likely
-from vlm_agent.agents.decoding.sources import answer_sources
+from vlm_agent.agents.decoding.greedy import Limits, answer_sources, decode_sentence, most_likely
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.auto_ui.family import AUTO_UI, AutoUiDecoder, collate, source_length
 from vlm_agent.models.auto_ui.model import Attention, AutoUi

@@ -17,8 +17,7 @@ from vlm_agent.agents.agent import Agent, Answer, Diagnostics, Turn, Usage, epis
 from vlm_agent.agents.auto_ui import BATCH_SIZE, AutoUiSettings
 from vlm_agent.agents.auto_ui.features import FeatureLookup, LookedUp, ScreenFeatures
 from vlm_agent.agents.decoding.constrained import Constrained
-from vlm_agent.agents.decoding.greedy import Choice, Limits, decode_sentence, most_likely
-from vlm_agent.agents.decoding.sources import answer_sources
+from vlm_agent.agents.decoding.greedy import Choice, Limits, answer_sources, decode_sentence, most_likely
 from vlm_agent.episodes import Episode, Screen, Step, is_same_text, without_pixels
 from vlm_agent.errors import UserError
 from vlm_agent.models.build import load

@@ -78,7 +78,7 @@ _BEYOND_ASCII = "ü"
 
 
 class Constrained:
-    """A `Choice` for `greedy.py` and `sources.py`.
+    """A `Choice` for `greedy.py`.
 
     `ending`: completes an answer that has more than an action, such as a plan; None: `language.ending`.
 

@@ -11,6 +11,9 @@ The tokens equal those of decoding step by step, except for ties broken by round
 depends on the batch. No such tie was observed in float32; they occur in mixed precision.
 
 The memory is that of the KV cache of the sentences, and at most `max_tokens` more positions per answer.
+
+Encoder-decoder models have a source for each step, so that no answer shares keys and values with another
+(`answer_sources`).
 """
 
 import itertools
@@ -24,7 +27,7 @@ import torch
 from transformers import Cache
 from transformers.cache_utils import DynamicLayer
 
-from vlm_agent.models.decoding import Decoder, Prefill
+from vlm_agent.models.decoding import Decoder, Prefill, SourceDecoder
 from vlm_agent.sentences import ACTION_ROLE, IGNORED, Sentence
 
 Choice = Callable[[list[int], int, Callable[[], torch.Tensor]], int]
@@ -172,7 +175,7 @@ def decode(decoder: Decoder, cache: Cache, rows: int, answers: list[DecodedAnswe
         best = logits.argmax(-1).tolist()
         for number, (row, slot) in slots.items():
             answer = unfinished[number]
-            logits_here = partial(_at, logits, row, slot)
+            logits_here = partial(logits.__getitem__, (row, slot))
             answer.ids.append(answer.choose(answer.ids, best[row][slot], logits_here))
             if limits.reached(answer.ids):
                 del unfinished[number]
@@ -180,10 +183,6 @@ def decode(decoder: Decoder, cache: Cache, rows: int, answers: list[DecodedAnswe
 
 def _same(logits: torch.Tensor) -> torch.Tensor:
     return logits
-
-
-def _at(logits: torch.Tensor, row: int, slot: int) -> torch.Tensor:
-    return logits[row, slot]
 
 
 _PADDING = -1
@@ -213,3 +212,28 @@ def _drop_finished_rows(cache: Cache, owners: torch.Tensor, unfinished: dict[int
     for answer in unfinished.values():
         answer.row = rows.index(answer.row)
     return owners[rows]
+
+
+def answer_sources(
+    decoder: SourceDecoder, sentences: Sequence[Sentence], choose: Choice, limits: Limits
+) -> list[list[int]]:
+    """The tokens of the answer to each source of an encoder-decoder, the end mark included.
+
+    Sources are padded to the longest of their batch, and every answer writes one token per forward pass. Rows of
+    finished answers are dropped. The tokens equal those of `decode_sentence`, except for ties as above.
+    """
+    batch = decoder.begin_batch(sentences)
+    logits = batch.logits
+    answers: list[list[int]] = [[] for _ in sentences]
+    rows = list(range(len(sentences)))  # the sentence of each row of the batch
+    while True:
+        for row, (number, best) in enumerate(zip(rows, logits.argmax(-1).tolist(), strict=True)):
+            answers[number].append(choose(answers[number], best, partial(logits.__getitem__, row)))
+        unfinished = [row for row, number in enumerate(rows) if not limits.reached(answers[number])]
+        if not unfinished:
+            return answers
+        if len(unfinished) < len(rows):
+            batch.keep(unfinished)
+            rows = [rows[row] for row in unfinished]
+        ids = torch.tensor([answers[number][-1] for number in rows], device=logits.device)
+        logits = decoder.step_batch(ids, batch)

@@ -144,6 +144,9 @@ class ChatEndpoint:
                 self.sleep(wait)
         raise EndpointError("attempts must be at least 1")
 
+    def stop(self) -> None:
+        """An endpoint without `Calls` has no wait that could be ended: its threads end with their requests."""
+
     def tokenize(self, messages: Sequence[Mapping[str, Any]]) -> list[int] | None:
         """The token ids of the prompt for `messages`; None if the server does not have the /tokenize of vLLM.
 

@@ -29,7 +29,7 @@ from vlm_agent.action_languages.language import SWIPES
 from vlm_agent.agents.llm.replies import MOST_CHARACTERS
 from vlm_agent.agents.vision_tasker.shown import ShownScreen
 from vlm_agent.episodes import BUTTONS, Action
-from vlm_agent.screens.layout import Box
+from vlm_agent.screens.seen import Box
 from vlm_agent.texts.folding import normalized
 from vlm_agent.texts.lines import one_line
 

@@ -14,8 +14,7 @@ from vlm_agent.episodes import Screen, UiElement
 from vlm_agent.errors import UserError
 from vlm_agent.geometry import box_at, meets_screen, place_of_box
 from vlm_agent.screens.describe import WORDS, describe, describe_part, plain
-from vlm_agent.screens.layout import Box
-from vlm_agent.screens.seen import Part
+from vlm_agent.screens.seen import Box, Part
 from vlm_agent.sentences.html import screen_html
 from vlm_agent.texts.lines import one_line
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vlm_agent.screens.blocks.lines import Rectangle, find_lines, find_rectangles
-from vlm_agent.screens.layout import Box, area, centre, hull, reading_order, shared
-from vlm_agent.screens.seen import Block, Part
+from vlm_agent.screens.seen import Block, Box, Part, area, centre, hull, reading_order, shared
 
 BARS = ("status_bar", "navigation_bar")
 """Kinds of parts whose box is a block in itself."""

@@ -8,8 +8,7 @@ import cv2
 import numpy as np
 
 from vlm_agent.screens.blocks.lines import Line, find_lines
-from vlm_agent.screens.layout import Box, centre
-from vlm_agent.screens.seen import Part
+from vlm_agent.screens.seen import Box, Part, centre
 
 FEWEST, MOST = 3, 8
 """Tabs of a row."""
