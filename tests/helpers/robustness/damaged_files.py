@@ -14,8 +14,7 @@ from safetensors.numpy import save
 from vlm_agent.agents import Usage
 from vlm_agent.agents.examples.nearest import stored_vectors
 from vlm_agent.agents.examples.store import Demonstrations
-from vlm_agent.datasets.convert.one_input import read_entry
-from vlm_agent.datasets.convert.plan import Options, Plan, job, read_plan, write_or_verify_plan
+from vlm_agent.datasets.convert.folder import Options, Plan, job, read_entry, read_plan, write_or_verify_plan
 from vlm_agent.datasets.convert.summary import Entry, FileSummary
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
 from vlm_agent.datasets.shards.schema import ALL_BUT_PIXELS, INDEX, INDEXED

@@ -14,20 +14,23 @@ from pathlib import Path
 from rich.console import Console
 
 import vlm_agent
-from vlm_agent.datasets.convert.entries import (
+from vlm_agent.datasets.convert.folder import (
+    Options,
+    Plan,
     complete_entries,
     duplicates_in,
     entries_of,
     forget_duplicates,
+    job,
     note_duplicates,
     read_duplicates,
+    read_plan,
     without_changed,
+    write_or_verify_plan,
 )
 from vlm_agent.datasets.convert.one_input import Conversion
-from vlm_agent.datasets.convert.plan import Options, Plan, job, read_plan, write_or_verify_plan
 from vlm_agent.datasets.convert.summary import COUNTS, QUARANTINE, ConversionSummary, Entry
-from vlm_agent.datasets.convert.watch import Watch, check_fraction
-from vlm_agent.datasets.convert.workers import Job, convert_jobs
+from vlm_agent.datasets.convert.workers import Job, Watch, check_fraction, convert_jobs
 from vlm_agent.datasets.selection import check_subsets, read_splits
 from vlm_agent.datasets.shards.images import ScreenFormat
 from vlm_agent.datasets.shards.writer import write_manifest
