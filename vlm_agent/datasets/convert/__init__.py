@@ -213,7 +213,7 @@ def write_results(plan: Plan, output: Path, entries: dict[str, Entry]) -> Conver
     ordered = [entries[input_.shard] for input_ in plan.inputs]
     with atomic_write(output / QUARANTINE) as temporary, temporary.open("w", encoding="utf-8") as file:
         for entry in ordered:
-            file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in entry.quarantine)
+            file.writelines(json.dumps(vars(line), ensure_ascii=False) + "\n" for line in entry.quarantine)
     summary = ConversionSummary.of(output, ordered)
     write_manifest(output, _manifest(plan, summary))
     return summary

@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.filesize import decimal
 
-from vlm_agent.datasets.convert.summary import ConversionSummary, Entry, EntryContent, FileSummary
+from vlm_agent.datasets.convert.summary import ConversionSummary, Entry, FileSummary, QuarantinedRecord
 from vlm_agent.datasets.selection import MIXED_SPLIT, check_mixture
 from vlm_agent.datasets.shards.dataset import MANIFEST, WORK_FOLDERS
 from vlm_agent.datasets.shards.images import ScreenFormat
@@ -170,7 +170,9 @@ def read_entry(output: Path, input_: Input, duplicate_ids: frozenset[str]) -> En
     path = job(output).entry_path(input_.shard)
     if not path.is_file():
         return None
-    entry = Entry.read(read_checked(path, _REMEDY_OF_ENTRY, EntryContent))
+    content = read_checked(path, _REMEDY_OF_ENTRY, Entry)
+    quarantine = [QuarantinedRecord(**line) for line in content["quarantine"]]
+    entry = Entry(FileSummary(**content["summary"]), content["duplicate_ids"], quarantine)
     if entry.duplicate_ids != sorted(duplicate_ids) or not _shard_is_there(output, entry.summary):
         return None
     return entry

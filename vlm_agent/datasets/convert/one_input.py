@@ -5,13 +5,13 @@ entry is written after the shard; its existence means that the input is converte
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from vlm_agent.datasets.convert.folder import Options, job, last_change_ns, stamp
 from vlm_agent.datasets.convert.grouping import CompleteEpisode, EpisodeGroups
-from vlm_agent.datasets.convert.summary import Entry, FileSummary
+from vlm_agent.datasets.convert.summary import Entry, FileSummary, QuarantinedRecord
 from vlm_agent.datasets.selection import MIXED_SPLIT, Splits, in_mixture
 from vlm_agent.datasets.shards.schema import episode_row, step_struct
 from vlm_agent.datasets.shards.writer import ShardWriter
@@ -56,7 +56,7 @@ class Conversion:
             shard.unlink(missing_ok=True)
         entry = one.entry(input_, files, shard)
         path = job(self.output).entry_path(input_.shard)
-        write_checked(path, entry.content())
+        write_checked(path, asdict(entry))
         stamp(path, changed_ns)
         return entry
 
@@ -105,7 +105,7 @@ class _OneInput:
         if summary.episodes_written:
             summary.shard, summary.shard_size = input_.shard, shard.stat().st_size
         lines = [
-            {"file": str(bad.file), "record": bad.record, "offset": bad.offset, "reason": bad.reason}
+            QuarantinedRecord(str(bad.file), bad.record, bad.offset, bad.reason)
             for bad in sorted(self._bad, key=lambda bad: (str(bad.file), bad.record))
         ]
         return Entry(summary, sorted(self._duplicate_ids), lines)

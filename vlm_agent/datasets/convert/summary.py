@@ -80,26 +80,8 @@ class FileSummary:
 
 
 @dataclass
-class Entry:
-    """A converted input: counts, quarantined records, and the ids of episodes that an earlier input contains, too."""
-
-    summary: FileSummary
-    duplicate_ids: list[str]
-    quarantine: list[dict]
-
-    def content(self) -> dict:
-        """The content of the entry's file."""
-        return {"summary": vars(self.summary), "duplicate_ids": self.duplicate_ids, "quarantine": self.quarantine}
-
-    @classmethod
-    def read(cls, content: dict) -> "Entry":
-        """`content`: of the kind `EntryContent`."""
-        return cls(FileSummary(**content["summary"]), content["duplicate_ids"], content["quarantine"])
-
-
-@dataclass
 class QuarantinedRecord:
-    """A line of the quarantine."""
+    """A line of the quarantine: a record of a file, from 0, its first byte, and why it cannot be used."""
 
     file: str
     record: int
@@ -108,8 +90,8 @@ class QuarantinedRecord:
 
 
 @dataclass
-class EntryContent:
-    """What the file of an entry must hold."""
+class Entry:
+    """A converted input: counts, quarantined records, and the ids of episodes that an earlier input contains, too."""
 
     summary: FileSummary
     duplicate_ids: list[str]
@@ -123,7 +105,7 @@ class ConversionSummary:
 
     output: Path
     files: list[FileSummary]
-    first_bad: list[dict]
+    first_bad: list[QuarantinedRecord]
     waiting: int = 0
     is_part: bool = False
 
@@ -131,7 +113,7 @@ class ConversionSummary:
     def of(cls, output: Path, entries: Iterable[Entry], waiting: int = 0, is_part: bool = False) -> "ConversionSummary":
         entries = list(entries)
         # What is wrong with a record comes before the good records that are left out with it.
-        bad = sorted(chain(*(entry.quarantine for entry in entries)), key=lambda line: DISCARDED in line["reason"])
+        bad = sorted(chain(*(entry.quarantine for entry in entries)), key=lambda line: DISCARDED in line.reason)
         return cls(output, [entry.summary for entry in entries], bad[:_SHOWN_BAD_RECORDS], waiting, is_part)
 
     def total(self, count: str) -> int:
@@ -173,7 +155,7 @@ class ConversionSummary:
 
     def _remarks(self) -> Iterable[str]:
         for bad in self.first_bad:
-            yield f"{bad['file']}: record {bad['record']} (at byte {bad['offset']}): {bad['reason']}"
+            yield f"{bad.file}: record {bad.record} (at byte {bad.offset}): {bad.reason}"
         if self.quarantined:
             location = f"{QUARANTINE} when the conversion is finished" if self.is_part else self.output / QUARANTINE
             yield f"{self.quarantined:,} record(s) quarantined; see {location}"
