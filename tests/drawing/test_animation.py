@@ -6,7 +6,7 @@ from PIL import Image
 
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import DONE, Heading, TraceStep, read_trace
-from vlm_agent.drawing import animation, trace_steps
+from vlm_agent.drawing import animation, contact_sheet
 from vlm_agent.drawing.animation import MAX_BYTES, animate
 from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
@@ -32,7 +32,7 @@ def test_every_step_is_a_frame_with_its_action_on_it(trace, tmp_path, monkeypatc
     drawn = list(frames(tmp_path / "new" / "a.gif"))
     assert len(drawn) == len(trace.steps)
     assert drawn[-1][1] > drawn[0][1]
-    monkeypatch.setattr(trace_steps, "draw_action", lambda screen, *_, **__: screen)
+    monkeypatch.setattr(contact_sheet, "draw_action", lambda screen, *_, **__: screen)
     animate(trace, tmp_path / "bare.gif")
     bare = list(frames(tmp_path / "bare.gif"))
     for (with_action, _), (without, _) in zip(drawn, bare, strict=True):

@@ -20,8 +20,7 @@ from vlm_agent.datasets.sources.traces import (
 )
 from vlm_agent.drawing import shapes
 from vlm_agent.drawing.actions import PREDICTED, describe_with_place
-from vlm_agent.drawing.contact_sheet import trace_sheet
-from vlm_agent.drawing.trace_steps import DOUBTFUL, NOT_PERFORMED, caption, draw_step, outcomes_in_words
+from vlm_agent.drawing.contact_sheet import DOUBTFUL, NOT_PERFORMED, caption, draw_step, outcomes_in_words, trace_sheet
 from vlm_agent.episodes import Action, UiElement
 from vlm_agent.errors import DatasetError
 

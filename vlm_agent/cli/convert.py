@@ -152,7 +152,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
     from vlm_agent.datasets.convert import check_conversion
-    from vlm_agent.datasets.convert.plan import Options
+    from vlm_agent.datasets.convert.folder import Options
     from vlm_agent.datasets.shards.images import ScreenFormat
 
     if options.finish or any(map(earlier.writes, options.input)):

@@ -12,9 +12,8 @@ from vlm_agent.errors import UserError
 from vlm_agent.files.console import make_console, quiet_libraries
 
 if TYPE_CHECKING:
-    from vlm_agent.datasets.shards.columns import Columns
     from vlm_agent.datasets.shards.dataset import ShardDataset
-    from vlm_agent.datasets.statistics.summary import Statistics, TokenBudget
+    from vlm_agent.datasets.statistics.summary import Columns, Statistics, TokenBudget
     from vlm_agent.episodes import Episode
 
 
@@ -78,9 +77,8 @@ def run(options: argparse.Namespace) -> int:
         return inspect_trace(options)
 
     from vlm_agent.cli.job_status import refuse_for_shards
-    from vlm_agent.datasets.shards.columns import read_columns
     from vlm_agent.datasets.shards.dataset import ShardDataset
-    from vlm_agent.datasets.statistics.summary import summarise
+    from vlm_agent.datasets.statistics.summary import read_columns, summarise
     from vlm_agent.datasets.statistics.tables import print_statistics
 
     refuse_for_shards(options.shards)

@@ -11,8 +11,7 @@ def inspect_trace(options: argparse.Namespace) -> int:
 
     from vlm_agent.datasets.sources.traces import read_trace
     from vlm_agent.drawing.animation import animate
-    from vlm_agent.drawing.contact_sheet import save_sheet, trace_sheet
-    from vlm_agent.drawing.trace_steps import outcomes_in_words
+    from vlm_agent.drawing.contact_sheet import outcomes_in_words, save_sheet, trace_sheet
 
     trace, console = read_trace(options.shards), make_console()
     heading = trace.heading

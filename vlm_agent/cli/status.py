@@ -11,7 +11,7 @@ from vlm_agent.files.console import clock_time, make_console
 
 if TYPE_CHECKING:
     from vlm_agent.cli.job_status import Progress
-    from vlm_agent.datasets.convert.entries import ConversionStatus
+    from vlm_agent.datasets.convert.folder import ConversionStatus
     from vlm_agent.training.run_folder.status import Status
 
 
@@ -31,7 +31,7 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from vlm_agent.cli.job_status import kind_of
-    from vlm_agent.datasets.convert.plan import WORK
+    from vlm_agent.datasets.convert.folder import WORK
 
     folder, now = options.folder, datetime.now(UTC)
     kind = None if (folder / WORK).is_dir() else kind_of(folder)
@@ -78,7 +78,7 @@ def _of_run(folder: Path, now: datetime) -> tuple[str, Lines]:
 
 
 def _of_conversion(folder: Path, now: datetime) -> tuple[str, Lines]:
-    from vlm_agent.datasets.convert.entries import read_status
+    from vlm_agent.datasets.convert.folder import read_status
 
     status = read_status(folder)
     return status.state, _conversion_lines(status, now)

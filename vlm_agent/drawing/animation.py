@@ -7,7 +7,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from vlm_agent.datasets.sources.traces import Trace
 from vlm_agent.drawing import shapes
-from vlm_agent.drawing.trace_steps import caption, check_steps, draw_step
+from vlm_agent.drawing.contact_sheet import caption, check_steps, draw_step
 from vlm_agent.files import atomic_write
 
 MAX_BYTES = 1_000_000

@@ -1,18 +1,32 @@
-"""Contact sheets: all screens of an episode, or of a trace, in one picture."""
+"""Contact sheets: all screens of an episode, or of a trace, in one picture.
+
+A step of a trace is its screen with its action, and with the outcome of every action that was not certainly performed.
+"""
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from PIL import Image, ImageDraw
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 
-from vlm_agent.datasets.sources.traces import Trace
+from vlm_agent.datasets.sources.traces import DONE, IN_DOUBT, OUTCOME_WORDS, Trace, TraceStep
 from vlm_agent.drawing import shapes
-from vlm_agent.drawing.actions import EXPERT, describe, draw_action
-from vlm_agent.drawing.trace_steps import check_steps, draw_step, outcomes_in_words
+from vlm_agent.drawing.actions import (
+    EXPERT,
+    PREDICTED,
+    describe,
+    describe_with_place,
+    draw_action,
+    draw_words,
+)
+from vlm_agent.drawing.shapes import Colour
 from vlm_agent.episodes import Episode, Step
-from vlm_agent.errors import UserError
+from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.files import atomic_write
+
+NOT_PERFORMED: Colour = (96, 100, 108)
+DOUBTFUL: Colour = (176, 92, 0)
 
 _SHEET, _INK, _FAINT, _FRAME = (246, 247, 249), (28, 30, 34), (104, 110, 120), (206, 210, 216)
 _SHEET_WIDTH = 1600
@@ -45,6 +59,45 @@ def trace_sheet(trace: Trace, height: int = 560) -> Image.Image:
     return _sheet(trace.heading.goal, facts, screens, [step.answer for step in trace.steps])
 
 
+def draw_step(trace: Trace, step: TraceStep, height: int) -> Image.Image:
+    """The screen scaled to `height` pixels, with its action: `PREDICTED` if it was performed, `DOUBTFUL` with the label
+    "in doubt", or `NOT_PERFORMED` with its outcome as the label. The mark is drawn after scaling, so that it is sharp.
+
+    Raises DatasetError for a screen that cannot be read.
+    """
+    screen = _scaled(trace.screen(step), height)
+    elements = step.elements or ()
+    if step.outcome == DONE and step.action is not None:
+        return draw_action(screen, step.action, PREDICTED, elements=elements)
+    label, colour = OUTCOME_WORDS[step.outcome], DOUBTFUL if step.outcome == IN_DOUBT else NOT_PERFORMED
+    if step.action is None:
+        return draw_words(screen, label, colour)
+    return draw_action(screen, step.action, colour, label, elements=elements)
+
+
+def caption(step: TraceStep, letters: ImageFont.FreeTypeFont, width: float, lines: int) -> list[str]:
+    """The agent's answer in at most `lines` lines of `width` pixels.
+
+    An answer that would be cut is replaced by its action and the place of it, because answers end with the action.
+    """
+    answer = shapes.wrap(step.answer, letters, width, lines)
+    if step.action is None or " ".join(answer).split() == step.answer.split():
+        return answer
+    return shapes.wrap(describe_with_place(step.action), letters, width, lines)
+
+
+def check_steps(trace: Trace) -> None:
+    """Raises DatasetError for a trace without steps."""
+    if not trace.steps:
+        raise DatasetError(f"{trace.folder} has no steps to draw")
+
+
+def outcomes_in_words(trace: Trace) -> str:
+    """For example `4 steps: 3 performed, 1 withheld`."""
+    counts = [f"{number} {OUTCOME_WORDS[outcome]}" for outcome, number in trace.outcomes().items()]
+    return f"{len(trace.steps)} steps" + (f": {', '.join(counts)}" if counts else "")
+
+
 def save_sheet(sheet: Image.Image, output: Path) -> None:
     """Writes a contact sheet to a PNG file, and creates its folder if necessary."""
     with atomic_write(output) as temporary:
@@ -71,10 +124,13 @@ def _marked_screen(step: Step, height: int) -> Image.Image:
     """The screen scaled to `height`, with its action drawn afterwards so that the mark is sharp."""
     if step.screenshot is None:
         raise ValueError("the step has no pixels to draw")
-    screen = Image.fromarray(step.screenshot)
+    return draw_action(_scaled(step.screenshot, height), step.action, EXPERT, elements=step.elements)
+
+
+def _scaled(pixels: np.ndarray, height: int) -> Image.Image:
+    screen = Image.fromarray(pixels)
     width = max(1, round(screen.width * height / screen.height))
-    screen = screen.resize((width, height), Image.Resampling.LANCZOS)
-    return draw_action(screen, step.action, EXPERT, elements=step.elements)
+    return screen.resize((width, height), Image.Resampling.LANCZOS)
 
 
 def _columns(count: int, cell_width: int) -> int:

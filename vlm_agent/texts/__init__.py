@@ -1,6 +1,5 @@
 """Screens and actions in a few words, without a model (CoAT).
 
 `phone.py`: a screen (SD), and what an action changed (AR), from what any phone provides. `actions.py`: an action (AD).
-`secrets.py`: which typed texts are masked. `folding.py`: one spelling for comparisons with lists of words.
-`word_list.py`: those comparisons.
+`secrets.py`: which typed texts are masked. `folding.py`: lists of words, and one spelling for them.
 """

@@ -1,6 +1,11 @@
-"""One spelling for texts that are compared with lists of words: those of the purchase guard, and of secrets."""
+"""Lists of words that are looked for in texts of screens, and one spelling for these comparisons.
 
+The lists are those of the purchase guard, and of secrets.
+"""
+
+import re
 import unicodedata
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -35,3 +40,41 @@ def normalized(form: Literal["NFC", "NFKC"], text: str) -> str:
         if marks <= _MOST_MARKS:
             kept.append(letter)
     return unicodedata.normalize(form, "".join(kept))
+
+
+DISTINCT = 10
+"""From this length on, in letters, an entry of several words is found anywhere in a longer word."""
+
+
+class WordList:
+    """`words` are found as whole words, in any spelling of `fold`. `parts` are found anywhere in a text: words of
+    languages that need no spaces.
+
+    Text readers (OCR) drop spaces, so an entry of several words is also found without some of them ("place yourorder"),
+    and without any at the beginning of a longer word ("paynowwithcard"). `token`: what a word of a text is.
+    """
+
+    def __init__(self, words: Sequence[str], parts: Sequence[str], token: re.Pattern[str]) -> None:
+        self._token = token
+        self._parts = {_without_spaces(part): part for part in parts}
+        entries = {word: self._tokens(word) for word in words}
+        self._words = {"".join(tokens): word for word, tokens in reversed(entries.items())}
+        joined = [re.escape("".join(tokens)) for tokens in entries.values() if len(tokens) > 1]
+        patterns = [f"(?<= ){' ?'.join(map(re.escape, tokens))}(?= )" for tokens in entries.values()]
+        patterns += [word if len(word) >= DISTINCT else f"(?<= ){word}" for word in joined]
+        self._pattern = re.compile("|".join(patterns))
+
+    def find(self, text: str) -> str | None:
+        """The first word of the list in the text, or else a part; None if it has none."""
+        found = self._pattern.search(" ".join(("", *self._tokens(text), "")))
+        if found is not None:
+            return self._words[found[0].replace(" ", "")]
+        joined = _without_spaces(text)
+        return next((part for folded, part in self._parts.items() if folded in joined), None)
+
+    def _tokens(self, text: str) -> list[str]:
+        return self._token.findall(fold(text))
+
+
+def _without_spaces(text: str) -> str:
+    return "".join(fold(text).split())

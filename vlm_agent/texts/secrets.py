@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from vlm_agent.episodes import Action, ActionKind, UiElement, element_at
-from vlm_agent.texts.word_list import WordList
+from vlm_agent.texts.folding import WordList
 
 MASK = "•" * 8
 """Replaces a secret, of whatever length."""

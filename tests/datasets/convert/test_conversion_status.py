@@ -26,9 +26,7 @@ def test_a_job_array_is_followed_to_its_end(inputs, tmp_path, capsys, monkeypatc
     output = tmp_path / "out"
     convert("aitw", [inputs], output, task=ArrayTask(0, 2), workers=1)
     now = time.time()
-    monkeypatch.setattr(
-        "vlm_agent.datasets.convert.entries._written", lambda entry: now - 100 * ("00000" in entry.name)
-    )
+    monkeypatch.setattr("vlm_agent.datasets.convert.folder._written", lambda entry: now - 100 * ("00000" in entry.name))
     printed = status(output, capsys)
     assert f"{output}: in progress files 2 of 4, " in printed
     assert f"steps {3 * STEPS} read, {3 * STEPS} written, 0 quarantined, 0 left out episodes 3" in printed

@@ -11,7 +11,7 @@ from helpers.data.made_episodes import made_episode
 
 from vlm_agent.cli import FAILED, OK, QUARANTINED, main
 from vlm_agent.datasets.convert import convert
-from vlm_agent.datasets.convert.plan import job
+from vlm_agent.datasets.convert.folder import job
 from vlm_agent.datasets.sources.aitw import write_episodes
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import read_checked
@@ -221,8 +221,8 @@ def test_a_finish_is_refused_while_a_part_is_going_on_and_another_part_is_not(so
 
 def test_bad_records_of_an_earlier_run_do_not_weigh_more_for_the_later_one(tmp_path, monkeypatch):
     """The last file is all bad; the others, done before, make that a small part of the whole."""
-    monkeypatch.setattr("vlm_agent.datasets.convert.watch.TICK_SECONDS", 0)
-    monkeypatch.setattr("vlm_agent.datasets.convert.watch._ENOUGH_STEPS", 8)
+    monkeypatch.setattr("vlm_agent.datasets.convert.workers.TICK_SECONDS", 0)
+    monkeypatch.setattr("vlm_agent.datasets.convert.workers._ENOUGH_STEPS", 8)
     write_files(tmp_path / "in", "abcdef ghijkl mn")
     last = tmp_path / "in/general-00002-of-00003"
     content = made_episode("m", size=(9, 9)), made_episode("m", size=(8, 8)), made_episode("n")

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from vlm_agent.cli import FAILED, OK, QUARANTINED, main
-from vlm_agent.datasets.convert import convert, entries, finish
+from vlm_agent.datasets.convert import convert, finish, folder
 from vlm_agent.datasets.convert.summary import missing_files
 from vlm_agent.datasets.shards import writer
 from vlm_agent.datasets.sources.aitw import write_episodes
@@ -132,8 +132,8 @@ def test_a_copy_to_another_disk_is_hashed_once_and_by_the_task_that_owns_the_fil
     time.sleep(
         0.05
     )  # more than a tick of the file system's clock: a change within the tick of the check would be missed
-    hashed, sha256_of = [], entries.sha256_of
-    monkeypatch.setattr(entries, "sha256_of", lambda files: hashed.extend(files) or sha256_of(files))
+    hashed, sha256_of = [], folder.sha256_of
+    monkeypatch.setattr(folder, "sha256_of", lambda files: hashed.extend(files) or sha256_of(files))
     convert("aitw", [inputs], output, task=ArrayTask(1, 2), workers=1)
     assert hashed == [inputs / SECOND]
     console = Console(record=True, width=200, file=io.StringIO())

@@ -10,11 +10,11 @@ import pytest
 from helpers.data.made_episodes import assert_same_episode, made_episode
 
 from vlm_agent.datasets.convert import convert
-from vlm_agent.datasets.shards.columns import read_columns
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
 from vlm_agent.datasets.shards.schema import IN_STEPS, INDEX, SCHEMA, VERSION
 from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
 from vlm_agent.datasets.sources.aitw import write_episodes
+from vlm_agent.datasets.statistics.summary import read_columns
 from vlm_agent.episodes import Action, Episode, Step
 from vlm_agent.errors import DatasetError
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vlm_agent.datasets.statistics.charts import HEIGHT, WIDTH, histograms, shades
+from vlm_agent.datasets.statistics.page import HEIGHT, WIDTH, histograms, shades
 
 VALUES = st.lists(st.integers(0, 20_000), min_size=1, max_size=200)
 

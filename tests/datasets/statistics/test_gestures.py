@@ -1,10 +1,9 @@
 import numpy as np
 from helpers.data.made_episodes import made_episode
 
-from vlm_agent.datasets.shards.columns import read_columns
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
-from vlm_agent.datasets.statistics.summary import GRID, count_gestures, heat_map
+from vlm_agent.datasets.statistics.summary import GRID, count_gestures, heat_map, read_columns
 from vlm_agent.episodes import Action
 
 

@@ -10,11 +10,10 @@ import pytest
 from helpers.data.made_episodes import ACTIONS, made_episode
 from rich.console import Console
 
-from vlm_agent.datasets.shards.columns import read_columns
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
 from vlm_agent.datasets.statistics.page import conversion_counts, write_page
-from vlm_agent.datasets.statistics.summary import TokenBudget, summarise
+from vlm_agent.datasets.statistics.summary import TokenBudget, read_columns, summarise
 from vlm_agent.datasets.statistics.tables import print_statistics
 from vlm_agent.episodes import Action, Episode
 

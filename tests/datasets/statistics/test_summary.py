@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 from helpers.data.made_episodes import ACTIONS, made_episode
 
-from vlm_agent.datasets.shards.columns import read_columns
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
-from vlm_agent.datasets.statistics.summary import Statistics, TokenBudget, spread, summarise
+from vlm_agent.datasets.statistics.summary import Statistics, TokenBudget, read_columns, spread, summarise
 from vlm_agent.episodes import ACTION_NAMES, Action
 
 

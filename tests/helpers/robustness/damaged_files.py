@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,8 @@ from safetensors.numpy import save
 from vlm_agent.agents import Usage
 from vlm_agent.agents.examples.nearest import stored_vectors
 from vlm_agent.agents.examples.store import Demonstrations
-from vlm_agent.datasets.convert.one_input import read_entry
-from vlm_agent.datasets.convert.plan import Options, Plan, job, read_plan, write_or_verify_plan
-from vlm_agent.datasets.convert.summary import Entry, FileSummary
+from vlm_agent.datasets.convert.folder import Options, Plan, job, read_entry, read_plan, write_or_verify_plan
+from vlm_agent.datasets.convert.summary import Entry, FileSummary, QuarantinedRecord
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
 from vlm_agent.datasets.shards.schema import ALL_BUT_PIXELS, INDEX, INDEXED
 from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
@@ -116,9 +115,9 @@ def _input(folder: Path) -> Input:
 def _write_entry(folder: Path) -> Path:
     (folder / "source.tfrecord").write_bytes(b"")
     summary = FileSummary("0", 99, "ab" * 32, "general", None, 0, 8, 1, 3, 2, exclusions={"blank": 3})
-    line = {"file": "source.tfrecord", "record": 3, "offset": 70, "reason": "its checksum is wrong"}
+    line = QuarantinedRecord("source.tfrecord", 3, 70, "its checksum is wrong")
     path = job(folder).entry_path(_input(folder).shard)
-    write_checked(path, Entry(summary, [], [line]).content())
+    write_checked(path, asdict(Entry(summary, [], [line])))
     return path
 
 

@@ -14,20 +14,23 @@ from pathlib import Path
 from rich.console import Console
 
 import vlm_agent
-from vlm_agent.datasets.convert.entries import (
+from vlm_agent.datasets.convert.folder import (
+    Options,
+    Plan,
     complete_entries,
     duplicates_in,
     entries_of,
     forget_duplicates,
+    job,
     note_duplicates,
     read_duplicates,
+    read_plan,
     without_changed,
+    write_or_verify_plan,
 )
 from vlm_agent.datasets.convert.one_input import Conversion
-from vlm_agent.datasets.convert.plan import Options, Plan, job, read_plan, write_or_verify_plan
 from vlm_agent.datasets.convert.summary import COUNTS, QUARANTINE, ConversionSummary, Entry
-from vlm_agent.datasets.convert.watch import Watch, check_fraction
-from vlm_agent.datasets.convert.workers import Job, convert_jobs
+from vlm_agent.datasets.convert.workers import Job, Watch, check_fraction, convert_jobs
 from vlm_agent.datasets.selection import check_subsets, read_splits
 from vlm_agent.datasets.shards.images import ScreenFormat
 from vlm_agent.datasets.shards.writer import write_manifest
@@ -210,7 +213,7 @@ def write_results(plan: Plan, output: Path, entries: dict[str, Entry]) -> Conver
     ordered = [entries[input_.shard] for input_ in plan.inputs]
     with atomic_write(output / QUARANTINE) as temporary, temporary.open("w", encoding="utf-8") as file:
         for entry in ordered:
-            file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in entry.quarantine)
+            file.writelines(json.dumps(vars(line), ensure_ascii=False) + "\n" for line in entry.quarantine)
     summary = ConversionSummary.of(output, ordered)
     write_manifest(output, _manifest(plan, summary))
     return summary

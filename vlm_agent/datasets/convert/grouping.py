@@ -27,17 +27,19 @@ MAX_OPEN = 8
 MAX_OPEN_BYTES = 1 << 28
 """The maximum total size of the open episodes; see `EpisodeGroups.add`."""
 
-GAP, LENGTH, REPEATED, CONFLICTING, INTERLEAVED, UNORDERED, SEEN, TOO_LARGE = FAULTS = (
-    "gap",
-    "wrong_episode_length",
-    "repeated_step",
-    "conflicting_step",
-    "interleaved",
-    "out_of_order",
-    "id_seen_before",
-    "too_large",
-)
-"""The counted faults. Episodes with a repeated step, interleaved or out of order are kept."""
+FAULTS = {
+    "gap": "discarded: a step is missing",
+    "wrong_episode_length": "discarded: episode_length is wrong",
+    "conflicting_step": "discarded: different records for the same step",
+    "id_seen_before": "discarded: another episode has the same id",
+    "too_large": "discarded: their screens exceed the memory limit",
+    "repeated_step": "kept, with a repeated record removed",
+    "interleaved": "kept, with records that were interleaved with those of other episodes",
+    "out_of_order": "kept, with steps that were out of order",
+}
+"""The counted faults, and what becomes of an episode with each."""
+
+GAP, LENGTH, CONFLICTING, SEEN, TOO_LARGE, REPEATED, INTERLEAVED, UNORDERED = FAULTS
 
 DISCARDED = "is discarded"
 """In the reason of every record of a discarded episode, also of the good ones."""

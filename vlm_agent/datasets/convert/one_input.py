@@ -4,21 +4,20 @@ A screen is encoded as soon as its record is read, so only a few raw screens are
 entry is written after the shard; its existence means that the input is converted.
 """
 
-import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from vlm_agent.datasets.convert.folder import Options, job, last_change_ns, stamp
 from vlm_agent.datasets.convert.grouping import CompleteEpisode, EpisodeGroups
-from vlm_agent.datasets.convert.plan import Options, job
-from vlm_agent.datasets.convert.summary import Entry, EntryContent, FileSummary
+from vlm_agent.datasets.convert.summary import Entry, FileSummary, QuarantinedRecord
 from vlm_agent.datasets.selection import MIXED_SPLIT, Splits, in_mixture
 from vlm_agent.datasets.shards.schema import episode_row, step_struct
 from vlm_agent.datasets.shards.writer import ShardWriter
 from vlm_agent.datasets.sources import SPLITS, BadRecord, EpisodeStep, Exclusion, Input, Source
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import read_checked, write_checked
+from vlm_agent.files import write_checked
 from vlm_agent.files.hashing import HashedFiles
 
 Report = Callable[[int, int, int], None]
@@ -57,40 +56,9 @@ class Conversion:
             shard.unlink(missing_ok=True)
         entry = one.entry(input_, files, shard)
         path = job(self.output).entry_path(input_.shard)
-        write_checked(path, entry.content())
+        write_checked(path, asdict(entry))
         stamp(path, changed_ns)
         return entry
-
-
-def last_change_ns(input_: Input) -> int:
-    """When the status of one of its files changed last, by the clock of their file system."""
-    return max(path.stat().st_ctime_ns for path in input_.files)
-
-
-def stamp(entry: Path, changed_ns: int) -> None:
-    """Notes when the inputs of an entry changed last, as its time: its bytes do not depend on the machine."""
-    os.utime(entry, ns=(changed_ns, changed_ns))
-
-
-_REMEDY = "remove it and run the same command again to convert its input again"
-
-
-def read_entry(output: Path, input_: Input, duplicate_ids: frozenset[str]) -> Entry | None:
-    """The entry of a converted input; None if it is not converted, or was converted with different `duplicate_ids`."""
-    path = job(output).entry_path(input_.shard)
-    if not path.is_file():
-        return None
-    entry = Entry.read(read_checked(path, _REMEDY, EntryContent))
-    if entry.duplicate_ids != sorted(duplicate_ids) or not _shard_is_there(output, entry.summary):
-        return None
-    return entry
-
-
-def _shard_is_there(output: Path, summary: FileSummary) -> bool:
-    if summary.shard is None:
-        return True
-    shard = output / summary.shard
-    return shard.is_file() and shard.stat().st_size == summary.shard_size
 
 
 class _Stored(NamedTuple):
@@ -137,7 +105,7 @@ class _OneInput:
         if summary.episodes_written:
             summary.shard, summary.shard_size = input_.shard, shard.stat().st_size
         lines = [
-            {"file": str(bad.file), "record": bad.record, "offset": bad.offset, "reason": bad.reason}
+            QuarantinedRecord(str(bad.file), bad.record, bad.offset, bad.reason)
             for bad in sorted(self._bad, key=lambda bad: (str(bad.file), bad.record))
         ]
         return Entry(summary, sorted(self._duplicate_ids), lines)

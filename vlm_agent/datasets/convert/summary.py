@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vlm_agent.datasets.convert.grouping import DISCARDED
+from vlm_agent.datasets.convert.grouping import DISCARDED, FAULTS
 from vlm_agent.datasets.sources import Exclusion
 from vlm_agent.datasets.sources.checks import EDGE_TOLERANCE
 from vlm_agent.files.console import new_table
@@ -29,16 +29,6 @@ _EXCLUDED = {
     "in_two_splits": "excluded: the split files assign them to two splits",
     "outside_mixture": "excluded from train by the mixture",
 }
-_FAULTS = {
-    "gap": "discarded: a step is missing",
-    "wrong_episode_length": "discarded: episode_length is wrong",
-    "conflicting_step": "discarded: different records for the same step",
-    "id_seen_before": "discarded: another episode has the same id",
-    "too_large": "discarded: their screens exceed the memory limit",
-    "repeated_step": "kept, with a repeated record removed",
-    "interleaved": "kept, with records that were interleaved with those of other episodes",
-    "out_of_order": "kept, with steps that were out of order",
-}
 
 
 @dataclass
@@ -46,7 +36,7 @@ class FileSummary:
     """Counts of one input. `shard` is None if no episode of it was written.
 
     `cut_short`: reading ended at damage, so the number of records after it is unknown. `episodes_left_out` counts
-    episodes by reason: one of `_EXCLUDED`, or of the source; `episode_faults` by fault (`_FAULTS`; see `grouping`).
+    episodes by reason: one of `_EXCLUDED`, or of the source; `episode_faults` by fault (`grouping.FAULTS`).
     `exclusions` counts the steps, among `steps_left_out`, that the source excludes, by reason. `points_moved` counts
     points of written steps that were a little outside the screen (`sources.checks.EDGE_TOLERANCE`).
     """
@@ -80,26 +70,8 @@ class FileSummary:
 
 
 @dataclass
-class Entry:
-    """A converted input: counts, quarantined records, and the ids of episodes that an earlier input contains, too."""
-
-    summary: FileSummary
-    duplicate_ids: list[str]
-    quarantine: list[dict]
-
-    def content(self) -> dict:
-        """The content of the entry's file."""
-        return {"summary": vars(self.summary), "duplicate_ids": self.duplicate_ids, "quarantine": self.quarantine}
-
-    @classmethod
-    def read(cls, content: dict) -> "Entry":
-        """`content`: of the kind `EntryContent`."""
-        return cls(FileSummary(**content["summary"]), content["duplicate_ids"], content["quarantine"])
-
-
-@dataclass
 class QuarantinedRecord:
-    """A line of the quarantine."""
+    """A line of the quarantine: a record of a file, from 0, its first byte, and why it cannot be used."""
 
     file: str
     record: int
@@ -108,8 +80,8 @@ class QuarantinedRecord:
 
 
 @dataclass
-class EntryContent:
-    """What the file of an entry must hold."""
+class Entry:
+    """A converted input: counts, quarantined records, and the ids of episodes that an earlier input contains, too."""
 
     summary: FileSummary
     duplicate_ids: list[str]
@@ -123,7 +95,7 @@ class ConversionSummary:
 
     output: Path
     files: list[FileSummary]
-    first_bad: list[dict]
+    first_bad: list[QuarantinedRecord]
     waiting: int = 0
     is_part: bool = False
 
@@ -131,7 +103,7 @@ class ConversionSummary:
     def of(cls, output: Path, entries: Iterable[Entry], waiting: int = 0, is_part: bool = False) -> "ConversionSummary":
         entries = list(entries)
         # What is wrong with a record comes before the good records that are left out with it.
-        bad = sorted(chain(*(entry.quarantine for entry in entries)), key=lambda line: DISCARDED in line["reason"])
+        bad = sorted(chain(*(entry.quarantine for entry in entries)), key=lambda line: DISCARDED in line.reason)
         return cls(output, [entry.summary for entry in entries], bad[:_SHOWN_BAD_RECORDS], waiting, is_part)
 
     def total(self, count: str) -> int:
@@ -173,7 +145,7 @@ class ConversionSummary:
 
     def _remarks(self) -> Iterable[str]:
         for bad in self.first_bad:
-            yield f"{bad['file']}: record {bad['record']} (at byte {bad['offset']}): {bad['reason']}"
+            yield f"{bad.file}: record {bad.record} (at byte {bad.offset}): {bad.reason}"
         if self.quarantined:
             location = f"{QUARANTINE} when the conversion is finished" if self.is_part else self.output / QUARANTINE
             yield f"{self.quarantined:,} record(s) quarantined; see {location}"
@@ -198,7 +170,7 @@ class ConversionSummary:
             yield f"{moved:,} point(s) outside the screen by at most {EDGE_TOLERANCE} of it were moved to its edge"
         for reason, count in self.totals_by("exclusions").items():
             yield f"{count:,} step(s) excluded: {reason}"
-        for words, kind in ((_EXCLUDED, "episodes_left_out"), (_FAULTS, "episode_faults")):
+        for words, kind in ((_EXCLUDED, "episodes_left_out"), (FAULTS, "episode_faults")):
             for name, count in self.totals_by(kind).items():
                 yield f"{count:,} episode(s) {words.get(name, f'excluded: {name}')}"
 

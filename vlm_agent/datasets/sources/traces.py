@@ -256,13 +256,12 @@ SOURCE = Source(
 
 def read_trace(folder: Path) -> Trace:
     """The trace in `folder`. Raises DatasetError if it does not contain a trace, or a damaged one."""
-    heading, lines = _read_heading(folder), list(_read_lines(folder / STEPS, _is_checked(folder)))
+    heading = _read_heading(folder)
+    lines, end = _read_lines(folder)
     for line in lines:
         if line.error is not None:
             raise DatasetError(f"{folder / STEPS}, line {line.number + 1}: {line.error}")
-    steps = tuple(line.content for line in _with_outcomes(lines) if isinstance(line.content, TraceStep))
-    end = next((line.content for line in lines if isinstance(line.content, dict)), None)
-    return Trace(folder, heading, steps, end)
+    return Trace(folder, heading, tuple(line.step for line in lines if line.step is not None), end)
 
 
 def read_steps(folder: Path) -> Iterator[EpisodeStep | BadRecord | Exclusion]:
@@ -276,37 +275,30 @@ def read_steps(folder: Path) -> Iterator[EpisodeStep | BadRecord | Exclusion]:
     except DatasetError as error:
         yield BadRecord(folder / HEADING, 0, 0, str(error), ends_file=True)
         return
-    lines, rest = _episode_lines(_with_outcomes(list(_read_lines(path, _is_checked(folder)))))
-    for number, line in enumerate(lines):
+    lines, _ = _read_lines(folder)
+    reasons = iter(reasons_to_exclude(line.step for line in lines if line.step is not None))
+    judged = [(line, None if line.step is None else next(reasons)) for line in lines]
+    kept = [line for line, reason in judged if reason is None]
+    for number, line in enumerate(kept):
         try:
-            yield _episode_step(path, heading, line, number, len(lines))
+            yield _episode_step(path, heading, line, number, len(kept))
         except DatasetError as error:
             yield BadRecord(path, line.number, line.offset, str(error))
-    yield from rest
-    if not lines:
-        yield Exclusion(NONE_SHOWN if any(one.reason == BLACK for one in rest) else NONE_PERFORMED, episodes=1)
+    excluded = [reason for _, reason in judged if reason is not None]
+    yield from (Exclusion(reason, steps=1) for reason in excluded)
+    if not kept:
+        yield Exclusion(NONE_SHOWN if BLACK in excluded else NONE_PERFORMED, episodes=1)
 
 
 @dataclass(frozen=True)
 class _Line:
-    """Line `number` (from 0) at byte `offset`.
-
-    `content` is a step, an end, the outcome of a step, or an action of the device. For any other line, `error` says
-    why.
-    """
+    """Line `number` (from 0) at byte `offset`: a step, or the error of a line that cannot be read."""
 
     number: int
     offset: int
     checksum: int
-    content: "TraceStep | dict | _Outcome | Action | None"
+    step: TraceStep | None = None
     error: str | None = None
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    step: int
-    name: str
-    message: str
 
 
 _CRC = re.compile(rb', "crc32": "([0-9a-f]{8})"\}$')
@@ -344,39 +336,55 @@ def _is_interrupted(data: bytes) -> bool:
     return False
 
 
-def _read_lines(path: Path, is_checked: bool) -> Iterator[_Line]:
-    """All complete lines; none if the file does not exist."""
+def _read_lines(folder: Path) -> tuple[list[_Line], dict | None]:
+    """The lines with a step, its outcome added, and the unreadable ones; and the line of the end, None without one."""
+    found: list[_Line] = []
+    outcomes: dict[int, tuple[str, str]] = {}
+    end = None
+    is_checked = _is_checked(folder)
+    for number, offset, data in _complete_lines(folder / STEPS):
+        line = _Line(number, offset, zlib.crc32(data))
+        try:
+            content = _unsealed(data.removesuffix(b"\n"), is_checked)
+            if "end" in content:
+                last = dict(content)
+                end = last if end is None else end
+            elif "device" in content:
+                _action_of(content["device"])
+            elif "of" in content:
+                outcome = _outcome_of(content)
+                outcomes[_step_number(content, "of")] = outcome
+            else:
+                found.append(replace(line, step=_step_of(content)))
+        except DatasetError as error:
+            found.append(replace(line, error=str(error)))
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
+            found.append(replace(line, error=f"not a line of a trace: {type(error).__name__} {error}"))
+    return [line if line.step is None else replace(line, step=_ended(line.step, outcomes)) for line in found], end
+
+
+def _complete_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """(number, byte at which it begins, bytes) of each complete line; none if the file does not exist."""
     if not path.is_file():
         return
     offset = 0
     with path.open("rb") as file:
         for number, data in enumerate(file):
             if data.endswith(b"\n") or not _is_interrupted(data):
-                yield _line(number, offset, data, is_checked)
+                yield number, offset, data
             offset += len(data)
 
 
-def _line(number: int, offset: int, data: bytes, is_checked: bool) -> _Line:
-    checksum = zlib.crc32(data)
-    try:
-        return _Line(number, offset, checksum, _content_of(_unsealed(data.removesuffix(b"\n"), is_checked)))
-    except DatasetError as error:
-        return _Line(number, offset, checksum, None, str(error))
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
-        return _Line(number, offset, checksum, None, f"not a line of a trace: {type(error).__name__} {error}")
-
-
-def _content_of(content: dict) -> TraceStep | dict | _Outcome | Action:
-    if "end" in content:
-        return dict(content)
-    if "device" in content:
-        return _action_of(content["device"]).action
-    if "of" not in content:
-        return _step_of(content)
+def _outcome_of(content: dict) -> tuple[str, str]:
+    """The outcome of a step, and why it failed."""
     if content["outcome"] not in OUTCOMES:
         raise DatasetError(f"outcome is {content['outcome']!r}; expected one of {', '.join(OUTCOMES)}")
-    message = checks.text_of(content.get("message", ""), "message")
-    return _Outcome(_step_number(content, "of"), content["outcome"], message)
+    return content["outcome"], checks.text_of(content.get("message", ""), "message")
+
+
+def _ended(step: TraceStep, outcomes: Mapping[int, tuple[str, str]]) -> TraceStep:
+    outcome, message = (UNPARSED, "") if step.action is None else outcomes.get(step.number, (IN_DOUBT, ""))
+    return replace(step, outcome=outcome, message=message)
 
 
 def _step_of(content: dict) -> TraceStep:
@@ -423,40 +431,9 @@ def _step_number(content: dict, key: str) -> int:
     return value
 
 
-def _with_outcomes(lines: list[_Line]) -> list[_Line]:
-    """The lines with a step, with the outcome added, and the unreadable lines."""
-    outcomes = {line.content.step: line.content for line in lines if isinstance(line.content, _Outcome)}
-    found = []
-    for line in lines:
-        if isinstance(line.content, TraceStep):
-            number, is_action = line.content.number, line.content.action is not None
-            outcome = (
-                outcomes.get(number, _Outcome(number, IN_DOUBT, "")) if is_action else _Outcome(number, UNPARSED, "")
-            )
-            step = replace(line.content, outcome=outcome.name, message=outcome.message)
-            found.append(replace(line, content=step))
-        elif line.error is not None:
-            found.append(line)
-    return found
-
-
-def _episode_lines(lines: list[_Line]) -> tuple[list[_Line], list[Exclusion]]:
-    """The lines that count as steps of the episode, with the unreadable ones, and the exclusions of the others."""
-    steps = [line.content for line in lines if isinstance(line.content, TraceStep)]
-    reasons = iter(reasons_to_exclude(steps))
-    found, excluded = [], []
-    for line in lines:
-        reason = next(reasons) if isinstance(line.content, TraceStep) else None
-        if reason is None:
-            found.append(line)
-        else:
-            excluded.append(Exclusion(reason, steps=1))
-    return found, excluded
-
-
 def _episode_step(path: Path, heading: Heading, line: _Line, number: int, length: int) -> EpisodeStep:
-    step = line.content
-    if not isinstance(step, TraceStep) or step.action is None:
+    step = line.step
+    if step is None or step.action is None:
         raise DatasetError(line.error or "the line has no action")
     if MASK in step.action.text:
         raise DatasetError("what was typed is masked, as a secret, and no model should learn to type the mask")

@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 
 from vlm_agent.episodes import KINDS_WITH_TOUCH, WIDGET_KINDS, Action, ActionKind, UiElement, element_at
+from vlm_agent.texts.folding import WordList
 from vlm_agent.texts.secrets import has_card
-from vlm_agent.texts.word_list import WordList
 
 ACTIVITIES = ("billing", "buyflow", "checkout", "payment", "paypal", "purchase", "wallet")
 """Parts of an activity's name. On such a screen every action could spend money."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from vlm_agent.agents.controls import CONTROLS
 from vlm_agent.datasets.sources.traces import HEADING, read_trace
-from vlm_agent.drawing.trace_steps import outcomes_in_words
+from vlm_agent.drawing.contact_sheet import outcomes_in_words
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.identity import names_in_tables
 from vlm_agent.evaluation.offline.plan import predictions_name, recorded_name

@@ -1,32 +1,188 @@
-"""The entries of a conversion: which inputs are converted, from the same files, and which episodes are duplicates.
+"""The folder of a conversion: its plan, the entries of its inputs, episodes in several inputs, and its status.
 
-An entry has the time of the last change of its inputs as its own (`stamp`), exactly, whatever the clock says. A file is
-hashed only if its status changed since. A copy to another disk changes the status of all files, 2.6 TB of AITW, so
-hashing shows progress, and no file is hashed twice.
+The plan holds inputs and options; a second run with a different plan is refused (`files/jobs.py`). An entry has the
+time of the last change of its inputs as its own (`stamp`), exactly, whatever the clock says. A file is hashed only if
+its status changed since. A copy to another disk changes the status of all files, 2.6 TB of AITW, so hashing shows
+progress, and no file is hashed twice.
 """
 
+import json
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.filesize import decimal
 
-from vlm_agent.datasets.convert.one_input import last_change_ns, read_entry, stamp
-from vlm_agent.datasets.convert.plan import WORK, Plan, job, read_plan
-from vlm_agent.datasets.convert.summary import ConversionSummary, Entry
-from vlm_agent.datasets.shards.dataset import MANIFEST
-from vlm_agent.datasets.shards.schema import check_is_shard
+from vlm_agent.datasets.convert.summary import ConversionSummary, Entry, FileSummary, QuarantinedRecord
+from vlm_agent.datasets.selection import MIXED_SPLIT, check_mixture
+from vlm_agent.datasets.shards.dataset import MANIFEST, WORK_FOLDERS
+from vlm_agent.datasets.shards.images import ScreenFormat
+from vlm_agent.datasets.shards.schema import VERSION, check_is_shard
 from vlm_agent.datasets.sources import Input
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import read_checked, sha256_of, write_checked
 from vlm_agent.files.console import Progress
-from vlm_agent.files.jobs import all_done, time_left
+from vlm_agent.files.jobs import ShardJob, all_done, time_left
 from vlm_agent.files.parquet import open_parquet
 
+WORK = WORK_FOLDERS["convert"]
 _DUPLICATES = "duplicates.json"
 _REMEDY = "remove it and run the same command again"
+_REMEDY_OF_ENTRY = "remove it and run the same command again to convert its input again"
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options that affect the bytes of the output.
+
+    `splits`: split files. `mixture`: subset → fraction of its training episodes to keep, 1 for subsets without an
+    entry; episodes of other splits are kept.
+    """
+
+    splits: tuple[Path, ...] = ()
+    mixture: Mapping[str, float] = field(default_factory=dict)
+    screens: ScreenFormat = field(default_factory=ScreenFormat)
+
+    def __post_init__(self) -> None:
+        check_mixture(self.mixture)
+
+    def content(self) -> dict:
+        """The options as they are written to the manifest."""
+        return {
+            "splits": [{"name": path.name, "sha256": sha256_of([path])} for path in self.splits],
+            "mixture": dict(sorted(self.mixture.items())),
+            **({"mixture_of": MIXED_SPLIT} if self.mixture else {}),
+            "screens": self.screens.described(),
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    source: str
+    options: Options
+    inputs: tuple[Input, ...]
+
+    def identity(self) -> dict:
+        """The settings that two runs must share. The inputs' paths are excluded: they differ between machines."""
+        return {
+            "schema_version": VERSION,
+            "source": self.source,
+            "options": self.options.content(),
+            "inputs": {input_.shard: {"name": input_.name, "size": input_.size()} for input_ in self.inputs},
+        }
+
+
+def job(output: Path) -> ShardJob:
+    """The resumable output folder of a conversion."""
+    return ShardJob.of(output, "a conversion", WORK)
+
+
+def write_or_verify_plan(output: Path, plan: Plan, update: bool = False) -> None:
+    """Writes the plan to `output`, or compares it with the existing plan.
+
+    Raises DatasetError with the differences if they are not equal. With `update`, inputs may be new or of another size;
+    the plan is then written anew.
+    """
+    paths = {
+        "splits": [str(path.absolute()) for path in plan.options.splits],
+        "inputs": {input_.shard: [str(path) for path in input_.files] for input_ in plan.inputs},
+    }
+    content = {"described": plan.identity(), "where": paths}
+    job(output).write_or_verify_plan(content, partial(_differences, update=update))
+    if update:
+        write_checked(job(output).plan_path, content)
+
+
+def read_plan(output: Path) -> Plan:
+    """The plan of the conversion in `output`."""
+    content = job(output).read_plan()
+    with job(output).parsing_plan():
+        identity, paths = content["described"], content["where"]
+        options = identity["options"]
+        inputs = [
+            Input(entry["name"], shard.partition("/")[0], shard, tuple(map(Path, paths["inputs"][shard])))
+            for shard, entry in identity["inputs"].items()
+        ]
+        screens = ScreenFormat(**options["screens"])
+        splits = tuple(map(Path, paths["splits"]))
+        return Plan(identity["source"], Options(splits, options["mixture"], screens), tuple(inputs))
+
+
+def _differences(before: dict, now: dict, update: bool = False) -> list[str]:
+    """With `update`, those that it does not accept."""
+    lines = [
+        f"{key}: {before[key]!r} before, {now[key]!r} now"
+        for key in ("schema_version", "source")
+        if before[key] != now[key]
+    ]
+    for key, value in now["options"].items():
+        old_value = before["options"].get(key)
+        if old_value != value:
+            lines.append(f"option {key}: {_short(old_value)} before, {_short(value)} now")
+    missing = [
+        f"input {about['name']} is missing" for shard, about in before["inputs"].items() if shard not in now["inputs"]
+    ]
+    if update:
+        return [*lines, *_shown(missing)]
+    updates = _updates(before["inputs"], now["inputs"])
+    if not missing and not updates and list(before["inputs"]) != list(now["inputs"]):
+        return [*lines, "the inputs are in a different order"]
+    remedy = ["add --update to convert new and changed inputs"] if updates and not lines and not missing else []
+    return [*lines, *_shown([*missing, *updates]), *remedy]
+
+
+def _updates(before: dict, now: dict) -> list[str]:
+    lines = [f"input {now[shard]['name']} is new" for shard in now if shard not in before]
+    return lines + [
+        f"input {now[shard]['name']}: {before[shard]['size']:,} bytes before, {now[shard]['size']:,} bytes now"
+        for shard in now
+        if shard in before and before[shard]["size"] != now[shard]["size"]
+    ]
+
+
+_SHOWN = 10
+
+
+def _shown(lines: list[str]) -> list[str]:
+    return lines[:_SHOWN] + ([f"… and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else [])
+
+
+def _short(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def last_change_ns(input_: Input) -> int:
+    """When the status of one of its files changed last, by the clock of their file system."""
+    return max(path.stat().st_ctime_ns for path in input_.files)
+
+
+def stamp(entry: Path, changed_ns: int) -> None:
+    """Notes when the inputs of an entry changed last, as its time: its bytes do not depend on the machine."""
+    os.utime(entry, ns=(changed_ns, changed_ns))
+
+
+def read_entry(output: Path, input_: Input, duplicate_ids: frozenset[str]) -> Entry | None:
+    """The entry of a converted input; None if it is not converted, or was converted with different `duplicate_ids`."""
+    path = job(output).entry_path(input_.shard)
+    if not path.is_file():
+        return None
+    content = read_checked(path, _REMEDY_OF_ENTRY, Entry)
+    quarantine = [QuarantinedRecord(**line) for line in content["quarantine"]]
+    entry = Entry(FileSummary(**content["summary"]), content["duplicate_ids"], quarantine)
+    if entry.duplicate_ids != sorted(duplicate_ids) or not _shard_is_there(output, entry.summary):
+        return None
+    return entry
+
+
+def _shard_is_there(output: Path, summary: FileSummary) -> bool:
+    if summary.shard is None:
+        return True
+    shard = output / summary.shard
+    return shard.is_file() and shard.stat().st_size == summary.shard_size
 
 
 def entries_of(plan: Plan, output: Path) -> dict[str, Entry | None]:
