@@ -26,8 +26,9 @@ from vlm_agent.agents.controls import controls_of
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
+from vlm_agent.evaluation.about import AGENT
 from vlm_agent.evaluation.offline.parts import Parts
-from vlm_agent.evaluation.offline.run import passes_of, predict
+from vlm_agent.evaluation.offline.run import predict
 from vlm_agent.files.jobs import ArrayTask
 from vlm_agent.models.decoding import Prefill, growing_cache
 from vlm_agent.models.qwen_vl.model import CHAT_TURNS, QwenVLCollator
@@ -110,11 +111,11 @@ def enlarged(screen: np.ndarray) -> np.ndarray:
 
 
 def evaluate(dataset: ShardDataset, workers: int, output: Path) -> tuple[dict[str, float], bytes]:
-    parts, passes = Parts(output, range(len(dataset))), passes_of(controls_of(()))
+    parts, runs = Parts(output, range(len(dataset))), [AGENT, *controls_of(())]
     start, start_main = time.perf_counter(), time.process_time()
-    predict(make_agent, passes, dataset, parts, ArrayTask(), Console(file=StringIO()), workers)
+    predict(make_agent, runs, dataset, parts, ArrayTask(), Console(file=StringIO()), workers)
     seconds, main_seconds = time.perf_counter() - start, time.process_time() - start_main
-    steps = len(passes) * sum(map(len, dataset.screen_sizes))
+    steps = len(runs) * sum(map(len, dataset.screen_sizes))
     content = b"".join(path.read_bytes() for path in sorted(output.rglob("*.parquet")))
     return {"steps_per_second": round(steps / seconds, 1), "main_ms": round(1e3 * main_seconds / steps, 2)}, content
 

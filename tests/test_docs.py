@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vlm_agent.cli import make_parser
+from vlm_agent.cli.parser import make_parser
 from vlm_agent.evaluation.scoring.measures import wilson
 
 ROOT = Path(__file__).parents[1]

@@ -149,7 +149,7 @@ def top_entries(checkout: Path) -> list[str]:
 
 def options_of_evaluate(checkout: Path) -> int:
     script = (
-        "from vlm_agent.cli import make_parser; import argparse; parser = make_parser(); "
+        "from vlm_agent.cli.parser import make_parser; import argparse; parser = make_parser(); "
         "commands = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction)); "
         "shown = [a for a in commands.choices['evaluate']._actions if a.help != argparse.SUPPRESS]; "
         "print(sum('-h' not in a.option_strings for a in shown))"

@@ -12,7 +12,7 @@ from helpers.agents.knowing_planner import KnowingPlanner, know
 from vlm_agent.action_languages import language_settings
 from vlm_agent.cli import OK, main
 from vlm_agent.episodes import Action
-from vlm_agent.evaluation.online.tasks import online_tasks
+from vlm_agent.evaluation.online.runs import online_tasks
 
 
 def done(tmp_path, name: str, modes: list[str], count: int) -> tuple[list, dict[str, list[bool]]]:

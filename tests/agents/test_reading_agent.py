@@ -20,7 +20,7 @@ from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.episodes import Action, Screen, recorded_screen
 from vlm_agent.errors import UserError
-from vlm_agent.evaluation.identity import READ_ELEMENTS, elements_fact
+from vlm_agent.evaluation.about import READ_ELEMENTS, elements_fact
 from vlm_agent.evaluation.online import evaluate_online
 from vlm_agent.evaluation.predictions import read_predictions
 from vlm_agent.screens.understand import Readers

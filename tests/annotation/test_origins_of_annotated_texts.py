@@ -5,7 +5,7 @@ from helpers.pages.annotation_requests import written
 
 from vlm_agent.cli import main
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.evaluation.offline.about import ANNOTATION, text_origins
+from vlm_agent.evaluation.about import ANNOTATION, text_origins
 
 
 def test_the_model_of_an_annotation_is_named_with_what_it_knew(shards, tmp_path):

@@ -21,8 +21,8 @@ from vlm_agent.agents import read_screens
 from vlm_agent.agents.agent import Diagnostics
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.cli import FAILED, INTERRUPTED, OK, USAGE, act, main
+from vlm_agent.cli.act import Keys
 from vlm_agent.cli.demo_stages import FULL, SEED
-from vlm_agent.cli.keys import Keys
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.devices import DEVICES, DeviceAddress, DeviceKind, OpenedDevice
 from vlm_agent.devices.adb import phone as adb
@@ -30,7 +30,7 @@ from vlm_agent.devices.browser.phone import BrowserPhone
 from vlm_agent.devices.browser.tasks import browser_task, make_world
 from vlm_agent.devices.errors import NoDeviceError
 from vlm_agent.episodes import Action
-from vlm_agent.evaluation.online.tasks import address_of, online_tasks
+from vlm_agent.evaluation.online.runs import address_of, online_tasks
 from vlm_agent.screens.seen import Part
 from vlm_agent.simulator import SimulatedPhone, sample_task
 
@@ -399,7 +399,7 @@ def test_keys_work_without_return(terminal):
 
 def test_a_look_for_keys_does_not_wait_for_one(terminal, monkeypatch):
     waits = []
-    monkeypatch.setattr("vlm_agent.cli.keys.select.select", lambda *ends: waits.append(ends[3]) or ([], [], []))
+    monkeypatch.setattr("vlm_agent.cli.act.select.select", lambda *ends: waits.append(ends[3]) or ([], [], []))
     with Keys() as keys:
         assert not keys.wants_stop()
     assert waits == [0]

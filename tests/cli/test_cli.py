@@ -7,7 +7,8 @@ import sys
 import pytest
 from PIL import Image
 
-from vlm_agent.cli import FAILED, GROUPS, INTERRUPTED, OK, QUARANTINED, USAGE, main
+from vlm_agent.cli import FAILED, INTERRUPTED, OK, QUARANTINED, USAGE, main
+from vlm_agent.cli.parser import GROUPS
 
 COMMANDS = ("simulate", "convert", "inspect", "train", "evaluate", "score", "demo")
 
@@ -55,7 +56,7 @@ def test_the_help_of_train_lists_every_recipe_key_without_pytorch():
 
 
 def test_help_imports_no_heavy_module():
-    code = "import sys, vlm_agent.cli; vlm_agent.cli.make_parser(); print(*sys.modules)"
+    code = "import sys, vlm_agent.cli; vlm_agent.cli.parser.make_parser(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "transformers", "pyarrow", "numpy", "PIL", "rich"} & set(loaded)
 

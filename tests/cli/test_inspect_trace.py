@@ -4,8 +4,7 @@ import pytest
 from PIL import Image
 
 from vlm_agent.cli import OK, USAGE, main
-from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
-from vlm_agent.evaluation.online.tasks import online_tasks
+from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, online_tasks, play
 
 
 @pytest.fixture

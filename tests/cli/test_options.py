@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from vlm_agent import cli
 from vlm_agent.cli import COMMANDS, main
 from vlm_agent.cli.agent_options import PLACES
 from vlm_agent.cli.card import PUBLISHED
-from vlm_agent.cli.parser import USAGE
+from vlm_agent.cli.parser import USAGE, make_parser
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ ENDINGS = {"chats": ".jsonl", "inspect": ".png", "score": ".json"}
 """What --output of these commands must end in."""
 
 
-ROOT = cli.make_parser()
+ROOT = make_parser()
 PARSERS = next(action.choices for action in ROOT._actions if isinstance(action, argparse._SubParsersAction))
 
 
@@ -180,7 +179,7 @@ def refusal(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "TRACE").mkdir()
     (tmp_path / "TRACE" / "trace.json").write_text("{}")
-    monkeypatch.setattr(cli, "make_parser", lambda word="": ROOT)
+    monkeypatch.setattr("vlm_agent.cli.parser.make_parser", lambda word="": ROOT)
     for parser in PARSERS.values():
         monkeypatch.setitem(parser._defaults, "run", lambda options: 0)
 
@@ -236,7 +235,7 @@ def test_what_has_no_effect_in_this_situation_is_refused_and_nothing_else(comman
 def test_every_option_is_accepted_somewhere_and_read_by_its_command(command):
     lines = " ".join(mode.line for mode in MODES[command])
     accepted = frozenset().union(*(mode.accepted for mode in MODES[command]))
-    files = (command.replace("-", "_"), "agent_options", "foreign_options", "inspect_trace", "inspect_screen")
+    files = (command.replace("-", "_"), "agent_options", "foreign_options")
     source = "".join(inspect.getsource(importlib.import_module(f"vlm_agent.cli.{name}")) for name in files)
     for action in options_of(command):
         is_used = not action.option_strings or action.option_strings[-1] in lines

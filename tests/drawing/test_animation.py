@@ -10,8 +10,7 @@ from vlm_agent.drawing import animation, contact_sheet
 from vlm_agent.drawing.animation import MAX_BYTES, animate
 from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
-from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
-from vlm_agent.evaluation.online.tasks import online_tasks
+from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, online_tasks, play
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from helpers import tiny
 from helpers.runs import adapted_run
 
 from vlm_agent.cli import main
-from vlm_agent.evaluation.card_command import offline_command, online_command
+from vlm_agent.evaluation.card import offline_command, online_command
 from vlm_agent.evaluation.offline.plan import job
 from vlm_agent.evaluation.online.evaluate import BASELINES
 from vlm_agent.recipe.yaml_file import find_shipped

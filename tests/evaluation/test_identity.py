@@ -5,7 +5,7 @@ import pytest
 from vlm_agent.agents.endpoint import EndpointSettings
 from vlm_agent.agents.of_run import name_of_run
 from vlm_agent.agents.vlm import VlmSettings
-from vlm_agent.evaluation.identity import names_in_tables
+from vlm_agent.evaluation.about import names_in_tables
 
 
 @pytest.mark.parametrize(

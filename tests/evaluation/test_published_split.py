@@ -14,9 +14,9 @@ from vlm_agent.datasets.selection import read_splits
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
 from vlm_agent.errors import DatasetError
-from vlm_agent.evaluation.benchmark import read_benchmark
+from vlm_agent.evaluation.benchmark import PublishedSplit, ids_digest, read_benchmark
 from vlm_agent.evaluation.offline.run import evaluate, finish
-from vlm_agent.evaluation.published_split import PublishedSplit, compare_split, ids_digest, is_published_data
+from vlm_agent.evaluation.report.published import compare_split, is_published_data
 from vlm_agent.simulator.demonstrations import simulate_episode
 
 EVAL = Path(__file__).parents[2] / "eval"

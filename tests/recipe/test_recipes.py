@@ -10,7 +10,8 @@ from helpers.published import recipe_costs
 from torch.distributed.run import get_args_parser
 
 from vlm_agent.agents import AGENTS
-from vlm_agent.cli import main, make_parser
+from vlm_agent.cli import main
+from vlm_agent.cli.parser import make_parser
 from vlm_agent.models.family import FAMILIES, family
 from vlm_agent.recipe.model import TrainedParts
 from vlm_agent.recipe.run import Recipe, read_recipe

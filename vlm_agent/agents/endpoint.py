@@ -239,7 +239,7 @@ class EndpointSettings(AgentSettings):
 
     def identity(self) -> dict[str, Any]:
         """Excludes the address: the same model on another server is the same agent. The action language is not here,
-        because `evaluation.identity.agent_identity` records it for every agent."""
+        because `evaluation.about.agent_identity` records it for every agent."""
         fences = {"code_fences": self.code_fences}
         if self._weights is not None:
             return {"model": self.model, "as_trained": self._weights} | fences

@@ -1,8 +1,13 @@
-"""`vlm-agent act`: runs an agent on a phone and shows every step."""
+"""`vlm-agent act`: runs an agent on a phone, shows every step, and reads the keys of the person who supervises it."""
 
 import argparse
 import difflib
+import os
+import select
+import sys
+import termios
 import time
+import tty
 import uuid
 from collections.abc import Sequence
 from functools import partial
@@ -21,9 +26,8 @@ from vlm_agent.cli.agent_options import (
     places,
     run_of_agent,
 )
-from vlm_agent.cli.keys import Keys
 from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, Commands, add_command, count, file_name
-from vlm_agent.files.console import make_console, quiet_libraries, stopped_by_signals
+from vlm_agent.files.console import make_console, print_plain, quiet_libraries, say, stopped_by_signals
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from vlm_agent.devices import Device, DeviceAddress, OpenedDevice
     from vlm_agent.devices.acting.loop import Ending, ProposedStep
     from vlm_agent.episodes import Episode
+
 
 _DESCRIPTION = """\
 Shows every step before its action is executed: the screenshot's file, the agent's answer and the action. Ctrl-C stops
@@ -116,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
         name = settings.display_name + ("" if readers is None else f"; elements {in_words(readers)}")
         heading = _heading(phone, goal, name, options.long_screens)
         with TraceWriter(folder, heading) as trace, Keys() as keys:
-            _say(console, f"Goal: {goal}\nTrace: {trace.folder}")
+            print_plain(console, f"Goal: {goal}\nTrace: {trace.folder}")
             _warn_of_purchases(console, device, options)
             guard = Guard(
                 keys.agrees,
@@ -128,25 +133,25 @@ def run(options: argparse.Namespace) -> int:
             )
 
             if options.long_screens:
-                device = long_screen(device, goal, trace, guard, partial(_say, console))
+                device = long_screen(device, goal, trace, guard, partial(print_plain, console))
 
             def watch(step: "ProposedStep") -> bool:
-                _say(console, _step_lines(step))
+                print_plain(console, _step_lines(step))
                 return keys.wants_stop()
 
             with reported_spending(agent, console, lambda: [_one_step(phone, goal)], options.steps):
                 ending = act(agent, device, goal, trace, guard, Limits(options.steps), watch, partial(_warn, console))
             reached = None if phone.task is None or options.goal is not None else phone.task.reached(phone.device)
             trace.judged(reached)
-        _say(console, _summary(ending, reached))
+        print_plain(console, _summary(ending, reached))
         if ending.reason in _GAVE_UP and (request := settings.asks_to_be_shown(goal)) is not None:
-            _say(console, request)
+            print_plain(console, request)
     if options.animation is not None:
         from vlm_agent.datasets.sources.traces import read_trace
         from vlm_agent.drawing.animation import animate
 
         animate(read_trace(trace.folder), options.animation)
-        _say(console, f"Drew {options.animation}")
+        print_plain(console, f"Drew {options.animation}")
     if ending.reason == "stopped" or keys.is_stopped:
         return INTERRUPTED
     return OK if ending.is_declared and reached is not False else FAILED
@@ -189,12 +194,12 @@ def _folder(options: argparse.Namespace) -> Path:
 
 
 def _warn(console: "Console", text: str) -> None:
-    _say(console, f"     {_printable(text)}")
+    print_plain(console, f"     {_printable(text)}")
 
 
 def _warn_of_purchases(console: "Console", device: "Device", options: argparse.Namespace) -> None:
     if not options.allow_purchases and device.elements() is None:
-        _say(
+        print_plain(
             console,
             "This phone does not report the texts on its screen. Until it does, purchases are detected only by the "
             "activity's name and by the goal. With --elements read, texts are read from the pixels.",
@@ -228,10 +233,6 @@ def _summary(ending: "Ending", reached: bool | None) -> str:
     return f"{_printable(reason)} ({ending.steps} steps{doubt}, {sum(ending.seconds.values()):.1f} s){verdict}"
 
 
-def _say(console: "Console", text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-
 def _check(options: argparse.Namespace) -> None:
     error = options.parser.error
     if options.long_screens and options.confirm:
@@ -251,3 +252,50 @@ def _device(text: str) -> "DeviceAddress":
         return device_address(text)
     except UserError as error:  # also a device of another package that cannot be imported
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+class Keys:
+    """Reads single keys from the terminal; a context manager.
+
+    If standard input is not a terminal, each question reads a line, and only a signal stops the agent. `is_stopped`:
+    whether q was the answer to a question.
+    """
+
+    is_stopped = False
+
+    def __enter__(self) -> "Keys":
+        self._terminal = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
+        if self._terminal is not None:
+            self._before = termios.tcgetattr(self._terminal)
+            tty.setcbreak(self._terminal)
+        return self
+
+    def __exit__(self, *error) -> None:
+        if self._terminal is not None:
+            termios.tcsetattr(self._terminal, termios.TCSADRAIN, self._before)
+
+    def wants_stop(self) -> bool:
+        """Whether q was pressed since the last call."""
+        pressed = b""
+        while self._terminal is not None and select.select([self._terminal], [], [], 0)[0]:
+            key = os.read(self._terminal, 64)
+            if not key:
+                break
+            pressed += key
+        return b"q" in pressed.lower()
+
+    def agrees(self, question: str) -> bool:
+        """Asks the question and returns whether the answer is y. Keys typed before the question are discarded."""
+        say(f"     {question} [y/N/q] ", end="")
+        if self._terminal is None:
+            answer = "" if sys.stdin is None else sys.stdin.readline()
+            say()
+            return self._means_yes(answer.strip())
+        termios.tcflush(self._terminal, termios.TCIFLUSH)
+        key = os.read(self._terminal, 1).decode(errors="replace")
+        say(key if key.isprintable() else "")
+        return self._means_yes(key)
+
+    def _means_yes(self, answer: str) -> bool:
+        self.is_stopped |= answer.casefold() in ("q", "quit")
+        return answer.casefold() in ("y", "yes")

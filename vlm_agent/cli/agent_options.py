@@ -84,17 +84,10 @@ def run_of_agent(settings: "AgentSettings") -> str | None:
 def add_elements_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--elements",
-        type=_elements,
+        choices=("phone", "read"),
         default="phone",
-        metavar="NAME",
-        help="origin of the elements of screens: phone (or data set; default), or read from the pixels",
+        help="origin of the elements of screens: the phone or data set (default), or read from the pixels",
     )
-
-
-def _elements(text: str) -> str:
-    if text not in ("phone", "read"):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither phone nor read")
-    return text
 
 
 def chosen_readers(options: argparse.Namespace, settings: "AgentSettings") -> "Readers | None":

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from vlm_agent.cli.parser import OK, Commands, add_command
-from vlm_agent.files.console import make_console, quiet_libraries
+from vlm_agent.files.console import make_console, print_plain, quiet_libraries
 
 _DESCRIPTION = """\
 `train` and `merge` write the model card, README.md and model/README.md. `evaluate` writes to its own output only; this
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     names = _published(options)
     quiet_libraries()
 
-    from vlm_agent.evaluation.card_scores import card_scores
+    from vlm_agent.evaluation.card import card_scores
     from vlm_agent.models.card.card import checked_licence, write_licence, write_published, write_scores
     from vlm_agent.models.card.upload import write_upload
     from vlm_agent.models.run_layout import CARD
@@ -67,8 +67,8 @@ def run(options: argparse.Namespace) -> int:
         write_scores(folder, scores)
     if licence is not None:
         write_licence(folder, licence)
-    console.print(f"{folder / CARD}: {len(scores)} evaluation(s)", highlight=False, markup=False, soft_wrap=True)
+    print_plain(console, f"{folder / CARD}: {len(scores)} evaluation(s)")
     if options.upload is not None:
         write_upload(folder, names, options.upload)
-        console.print(f"Wrote {options.upload}, to upload", highlight=False, markup=False, soft_wrap=True)
+        print_plain(console, f"Wrote {options.upload}, to upload")
     return OK

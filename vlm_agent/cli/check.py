@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlm_agent.cli.parser import OK, Commands, Parser, add_command
+from vlm_agent.cli.parser import OK, Commands, Parser, add_command, make_parser, parse
 
 if TYPE_CHECKING:
     from vlm_agent.recipe.run import Recipe
@@ -76,8 +76,6 @@ def run(options: argparse.Namespace) -> int:
 
 def problems_of(commands: Sequence[Sequence[str]], earlier: Earlier) -> Iterator[str]:
     """The first problem of each command, if it has one. `earlier` then also holds what they write."""
-    from vlm_agent.cli import make_parser
-
     parser = make_parser()
     for words in commands:
         if (problem := _problem(parser, words, earlier)) is not None:
@@ -87,7 +85,6 @@ def problems_of(commands: Sequence[Sequence[str]], earlier: Earlier) -> Iterator
 
 
 def _problem(parser: Parser, words: Sequence[str], earlier: Earlier) -> str | None:
-    from vlm_agent.cli import parse
     from vlm_agent.errors import UserError
 
     usage = io.StringIO()

@@ -64,12 +64,12 @@ def _check(options: argparse.Namespace) -> None:
 def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
     from vlm_agent.cli.check import problems_of
     from vlm_agent.datasets.shards.dataset import read_manifest
-    from vlm_agent.evaluation.comparison import plan
     from vlm_agent.evaluation.comparison.records import Records
+    from vlm_agent.evaluation.comparison.run import verify
     from vlm_agent.evaluation.comparison.settings import ComparisonError
 
     stages = _stages(options)
-    plan.verify(stages)
+    verify(stages)
     if options.shards is not None and not earlier.writes(options.shards):
         read_manifest(options.shards)
     earlier.outputs.append(options.output / "agents")  # written by each stage

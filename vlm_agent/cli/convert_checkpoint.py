@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from vlm_agent.cli.parser import OK, Commands, add_command
-from vlm_agent.files.console import make_console, quiet_libraries
+from vlm_agent.files.console import make_console, print_plain, quiet_libraries
 
 
 def add(commands: Commands) -> None:
@@ -29,15 +29,13 @@ def run(options: argparse.Namespace) -> int:
     console = make_console()
 
     def report(line: str) -> None:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print_plain(console, line)
 
     converter = converter_of(options.input)
     converter.convert(options.input, options.output, report)
-    console.print(
+    print_plain(
+        console,
         f"Converted {options.input} ({converter.name}) to {options.output}; use it in a recipe as "
         f"{converter.recipe_key}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
     )
     return OK

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli.parser import OK, Commands, add_command, count
-from vlm_agent.files.console import make_console, new_table
+from vlm_agent.files.console import make_console, new_table, print_plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     store, console = Demonstrations(options.store), make_console()
     if options.table is not None:
         rows, new = import_table(options.table, store)
-        _say(console, f"{rows} rows read, {new} of them added to {options.store}")
+        print_plain(console, f"{rows} rows read, {new} of them added to {options.store}")
         return OK
     if not options.store.exists():
         options.parser.error(f"{options.store} does not exist; `vlm-agent record` or --import creates it")
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
         _show(console, store.get(options.show))
     elif options.remove is not None:
         removed = store.remove(options.remove)
-        _say(console, f"Removed {removed.number}: {removed.goal}")
+        print_plain(console, f"Removed {removed.number}: {removed.goal}")
     elif options.nearest is not None:
         _nearest(console, store, options.nearest, options.encoder)
     else:
@@ -83,13 +83,13 @@ def _list(console: "Console", store: "Demonstrations") -> None:
     for one in found:
         row = (str(one.number), Text(one.app), Text(one.goal), str(len(one.lines)), _day(one))
         table.add_row(*row)
-    console.print(table) if found else _say(console, f"{store.path} is empty")
+    console.print(table) if found else print_plain(console, f"{store.path} is empty")
 
 
 def _show(console: "Console", one: "Demonstration") -> None:
     app = f" in {one.app}" if one.app else ""
     lines = [f"{number:3d}. {line}" for number, line in enumerate(one.lines, 1)]
-    _say(console, "\n".join([f"{one.number}: {one.goal}{app} ({_day(one)})", *lines]))
+    print_plain(console, "\n".join([f"{one.number}: {one.goal}{app} ({_day(one)})", *lines]))
 
 
 def _nearest(console: "Console", store: "Demonstrations", goal: str, encoder: str) -> None:
@@ -97,16 +97,12 @@ def _nearest(console: "Console", store: "Demonstrations", goal: str, encoder: st
 
     ranked = store.ranked(goal, goal_encoder(encoder))
     if not ranked:
-        _say(console, f"{store.path} is empty")
+        print_plain(console, f"{store.path} is empty")
         return
     similarity, found = ranked[0]
-    _say(console, f"similarity {similarity:.2f}")
+    print_plain(console, f"similarity {similarity:.2f}")
     _show(console, found)
 
 
 def _day(one: "Demonstration") -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(one.recorded))
-
-
-def _say(console: "Console", text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -56,8 +56,8 @@ class ForeignOptions:
 
     def join(self, path: Path, rows: Path) -> tuple["ForeignPredictions", dict[str, Any]]:
         """Writes the joined predictions to `rows`. Returns what was found, and what scores record of the episodes."""
+        from vlm_agent.evaluation.about import about_episodes
         from vlm_agent.evaluation.foreign import join
-        from vlm_agent.evaluation.offline.about import about_episodes
         from vlm_agent.evaluation.offline.run import episodes_of
 
         dataset, chosen = episodes_of(self.benchmark)

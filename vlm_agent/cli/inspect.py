@@ -1,21 +1,23 @@
-"""`vlm-agent inspect`: statistics of shards on the terminal and as a page; draws an episode; reads a screen."""
+"""`vlm-agent inspect`: statistics of shards on the terminal and as a page; an episode, a trace or a screen, drawn."""
 
 import argparse
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlm_agent.cli.inspect_screen import SCREEN_OPTIONS, add_options, inspect_screen
-from vlm_agent.cli.inspect_trace import inspect_trace
 from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, count, file_name, refuse, shipped_file
 from vlm_agent.errors import UserError
-from vlm_agent.files.console import make_console, quiet_libraries
+from vlm_agent.files import atomic_write
+from vlm_agent.files.console import make_console, new_table, print_plain, quiet_libraries
 
 if TYPE_CHECKING:
     from vlm_agent.datasets.shards.dataset import ShardDataset
     from vlm_agent.datasets.statistics.summary import Columns, Statistics, TokenBudget
     from vlm_agent.episodes import Episode
 
+
+SCREEN_OPTIONS = ("words", "widgets", "icons")
+"""Options that choose the readers; None means the default of `Readers`."""
 
 _OF_SHARDS = ("split", "subset", "html", "config", "budget", "draw")
 
@@ -65,16 +67,18 @@ def add(commands: Commands) -> None:
         help="file for the drawing (--draw: default contact_sheet.png)",
     )
     parser.add_argument("--animate", type=file_name(".gif"), metavar="FILE", help="trace: write it as an animated GIF")
-    add_options(parser)
+    parser.add_argument("--words", choices=("en", "zh"), help="screen: language of the description (default en)")
+    parser.add_argument("--widgets", metavar="NAME", help="screen: detector of widgets (edges, onnx:FILE, …)")
+    parser.add_argument("--icons", metavar="NAME", help="screen: reader of icons (phone_icons_tiny, clip:FOLDER, none)")
 
 
 def run(options: argparse.Namespace) -> int:
     if options.screen is not None:
-        return inspect_screen(options)
+        return _inspect_screen(options)
     from vlm_agent.datasets.sources.traces import is_trace
 
     if is_trace(options.shards):
-        return inspect_trace(options)
+        return _inspect_trace(options)
 
     from vlm_agent.cli.job_status import refuse_for_shards
     from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -91,12 +95,12 @@ def run(options: argparse.Namespace) -> int:
     print_statistics(console, statistics, tokens)
     if options.html is not None:
         _write_page(dataset, statistics, tokens, options)
-        console.print(f"Wrote {options.html}", highlight=False, markup=False, soft_wrap=True)
+        print_plain(console, f"Wrote {options.html}")
     if options.draw is not None:
         output = Path("contact_sheet.png") if options.output is None else options.output
         episode = _choose_episode(dataset, options.draw)
         _draw(episode, output)
-        console.print(f"Drew episode {episode.id} ({len(episode)} steps) on {output}", highlight=False, soft_wrap=True)
+        print_plain(console, f"Drew episode {episode.id} ({len(episode)} steps) on {output}")
     return OK
 
 
@@ -172,3 +176,58 @@ def _draw(episode: "Episode", output: Path) -> None:
     language = default_language()
     captions = [language.encode(step.action, step.screen) for step in episode.steps]
     save_sheet(contact_sheet(episode, captions), output)
+
+
+def _inspect_trace(options: argparse.Namespace) -> int:
+    from rich.text import Text
+
+    from vlm_agent.datasets.sources.traces import read_trace
+    from vlm_agent.drawing.animation import animate
+    from vlm_agent.drawing.contact_sheet import outcomes_in_words, save_sheet, trace_sheet
+
+    trace, console = read_trace(options.shards), make_console()
+    heading = trace.heading
+    console.print(f"{heading.goal}\n{heading.agent}, on {heading.device}", markup=False, highlight=False)
+    table = new_table("", ("step", "activity", "answer", "outcome", "seconds"), left=("activity", "answer", "outcome"))
+    for step in trace.steps:
+        seconds = f"{sum(step.seconds.values()):.2f}"
+        # repr escapes control characters of the terminal, which an answer may contain.
+        answer = Text(repr(step.answer))
+        why = f": {step.message}" if step.message else ""
+        activity, outcome = Text(repr(step.activity)[1:-1]), Text(step.outcome_words + repr(why)[1:-1])
+        table.add_row(str(step.number + 1), activity, answer, outcome, seconds)
+    console.print(table)
+    console.print(outcomes_in_words(trace), highlight=False)
+    print_plain(console, trace.ending)
+    if options.output is not None:
+        save_sheet(trace_sheet(trace), options.output)
+        print_plain(console, f"Drew {options.output}")
+    if options.animate is not None:
+        animate(trace, options.animate)
+        print_plain(console, f"Drew {options.animate}")
+    return OK
+
+
+def _inspect_screen(options: argparse.Namespace) -> int:
+    quiet_libraries()
+
+    from vlm_agent.screens.describe import describe
+    from vlm_agent.screens.picture import read_picture
+    from vlm_agent.screens.stages import draw_stages
+    from vlm_agent.screens.understand import Readers, Seconds, understand
+
+    chosen = {name: getattr(options, name) for name in ("widgets", "icons")}
+    readers = Readers(**{name: value for name, value in chosen.items() if value is not None}).load()
+    pixels, seconds, console = read_picture(options.screen, str(options.screen)), Seconds(), make_console()
+    understood = understand(pixels, readers, seconds)
+    words = describe(understood, options.words or "en")
+    print_plain(console, words or "Nothing was found on this screen.")
+    table = new_table("", ("stage", "seconds"))
+    for stage, value in seconds.stages.items():
+        table.add_row(stage, f"{value:.2f}")
+    console.print(table)
+    if options.output is not None:
+        with atomic_write(options.output) as temporary:
+            draw_stages(pixels, understood).save(temporary, format="PNG")
+        print_plain(console, f"Drew {options.output}")
+    return OK

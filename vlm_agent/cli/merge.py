@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from vlm_agent.cli.agent_options import add_places, places
 from vlm_agent.cli.parser import OK, Commands, add_command, count
 from vlm_agent.errors import UserError
-from vlm_agent.files.console import make_console, quiet_libraries
+from vlm_agent.files.console import make_console, print_plain, quiet_libraries
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
         f"adapter {apart.adapter:.2g}",
         f"Wrote {options.output / MODEL_FOLDER}",
     )
-    make_console().print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+    print_plain(make_console(), "\n".join(lines))
     return OK
 
 

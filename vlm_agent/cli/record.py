@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from vlm_agent.cli.agent_options import add_elements_option
 from vlm_agent.cli.parser import FAILED, OK, Commands, add_command, port, refuse
-from vlm_agent.files.console import make_console, stopped_by_signals
+from vlm_agent.files.console import make_console, print_plain, stopped_by_signals
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,16 +63,16 @@ def run(options: argparse.Namespace) -> int:
         from vlm_agent.agents.read_screens import ScreenReader
         from vlm_agent.screens.understand import Readers
 
-        _say(console, "Reading the screens …")
+        print_plain(console, "Reading the screens …")
         observed = with_read_elements(observed, ScreenReader.of(Readers()).read)
     found = lines_of(observed)
     goal, app = found.secrets.mask(goal), found.secrets.mask(options.app)
-    _say(console, _summary(goal, observed, found))
+    print_plain(console, _summary(goal, observed, found))
     if not found.lines:
-        _say(console, "Nothing was recorded, and nothing is stored.")
+        print_plain(console, "Nothing was recorded, and nothing is stored.")
         return FAILED
     stored = store.add(goal, app, found.lines)
-    _say(console, f"Demonstration {stored.number} of {options.output}")
+    print_plain(console, f"Demonstration {stored.number} of {options.output}")
     return OK
 
 
@@ -92,7 +92,7 @@ def _of_trace(options: argparse.Namespace, console: "Console") -> "tuple[str, Ob
 
     trace, observed = of_trace(options.trace, options.elements == "read")
     unknown = "The trace does not state whether its goal was reached. " if trace.heading.reached is None else ""
-    _say(console, f"{unknown}{_printable(trace.ending)}")
+    print_plain(console, f"{unknown}{_printable(trace.ending)}")
     return trace.heading.goal if options.goal is None else options.goal, observed
 
 
@@ -104,7 +104,7 @@ def _of_device(options: argparse.Namespace, console: "Console") -> "tuple[str, O
     if options.goal is None and not address.has_task:
         options.parser.error("--goal is missing; describe what you are going to show")
     which = options.device.partition(":")[2] or None
-    say = partial(_say, console)
+    say = partial(print_plain, console)
     with (
         stopped_by_signals(),
         recorder(Watching(address, which, options.goal, options.elements == "read", options.port, say)) as recording,
@@ -118,7 +118,7 @@ def wait_for_end(console: "Console", tick: Callable[[], None]) -> None:
     """Calls `tick` again and again until Enter or Ctrl-C. The end of standard input does not count as Enter."""
     waits = [sys.stdin] if sys.stdin is not None else []
     with suppress(KeyboardInterrupt):
-        _say(console, "Do the task on the phone, then press Enter or Ctrl-C here.")
+        print_plain(console, "Do the task on the phone, then press Enter or Ctrl-C here.")
         while True:
             if select.select(waits, [], [], _TICK_SECONDS)[0]:
                 if sys.stdin.readline():
@@ -140,7 +140,3 @@ def _summary(goal: str, observed: "Observed", found: "Lines") -> str:
 
 def _printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
-
-
-def _say(console: "Console", text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vlm_agent.cli.foreign_options import add_foreign_options, check_foreign_options, foreign_options
 from vlm_agent.cli.parser import OK, Commands, add_command, count, file_name, refuse
 from vlm_agent.errors import DatasetError
-from vlm_agent.files.console import make_console
+from vlm_agent.files.console import make_console, print_plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -133,16 +133,19 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace, folder: Path) -> int:
     from vlm_agent.datasets.shards.dataset import ShardDataset
+    from vlm_agent.evaluation.benchmark import read_groups
     from vlm_agent.evaluation.report.terminal import print_comparison, print_rules, print_scores
     from vlm_agent.evaluation.scoring.comparison import compare
+    from vlm_agent.evaluation.scoring.dialects import SCORERS
     from vlm_agent.evaluation.scoring.metrics import score
+    from vlm_agent.files import atomic_write
 
     # Everything is read before anything is printed or written.
     console = make_console()
     foreign = foreign_options(options)
-    scorers = _scorers(options, foreign)
+    scorers = list(dict.fromkeys((*(SCORERS if foreign is None else foreign.benchmark.scorers), *options.dialect)))
     now, before = _runs(options, scorers, foreign, folder)
-    groups = now.groups if options.groups is None else _groups(options.groups)
+    groups = now.groups if options.groups is None else read_groups(options.groups)
     shards = None
     if options.report is not None:
         shards = ShardDataset(options.shards) if foreign is None else ShardDataset(foreign.benchmark.shards)
@@ -160,14 +163,16 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
     print_rules(console, scores["scorers"])
     _print_parse_failures(console, scores, now)
     for line in (line for one in (now, before) if one is not None for line in one.lines):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print_plain(console, line)
     if options.output is not None:
-        _write(options.output, scores)
-        _say_written(console, options.output)
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(options.output) as part:
+            part.write_text(json.dumps(scores, indent=2), encoding="utf-8")
+        print_plain(console, f"Wrote {options.output}")
     if shards is not None:
         earlier = None if before is None else score(before.steps, groups, scorers=scorers)
         _write_report(scores, now, earlier, before, shards, options)
-        _say_written(console, options.report)
+        print_plain(console, f"Wrote {options.report}")
     return OK
 
 
@@ -177,20 +182,13 @@ def _print_parse_failures(console: "Console", scores: dict, run: _Run) -> None:
         return
     from vlm_agent.action_languages import default_language
     from vlm_agent.evaluation.predictions import read_predictions
-    from vlm_agent.evaluation.report.unread import MOST_PERCENT, example_line, parse_failure_table, percent_unread
+    from vlm_agent.evaluation.report.terminal import MOST_PERCENT, example_line, parse_failure_table, percent_unread
 
     console.print(parse_failure_table({run.name: scores}))
     if percent_unread(scores) > MOST_PERCENT:
         line = example_line(run.name, scores, read_predictions(run.rows), run.language or default_language())
         if line is not None:
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def _scorers(options: argparse.Namespace, foreign: "ForeignOptions | None") -> list[str]:
-    from vlm_agent.evaluation.scoring.dialects import SCORERS
-
-    scorers = SCORERS if foreign is None else foreign.benchmark.scorers
-    return list(dict.fromkeys((*scorers, *options.dialect)))
+            print_plain(console, line)
 
 
 def _runs(
@@ -280,12 +278,6 @@ def _distinguished(folders: Sequence[Path]) -> list[str]:
     return [f"{parts[at + 1]}/{parts[at]}" if parts[at].isdigit() else parts[at] for parts in reversed_parts]
 
 
-def _groups(path: Path) -> "Groups":
-    from vlm_agent.evaluation.benchmark import read_groups
-
-    return read_groups(path)
-
-
 def _write_report(
     scores: dict,
     now: _Run,
@@ -316,15 +308,3 @@ def _write_report(
         episodes=options.episodes,
         flips=options.flips,
     )
-
-
-def _write(path: Path, scores: dict) -> None:
-    from vlm_agent.files import atomic_write
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as part:
-        part.write_text(json.dumps(scores, indent=2), encoding="utf-8")
-
-
-def _say_written(console: "Console", path: Path) -> None:
-    console.print(f"Wrote {path}", highlight=False, markup=False, soft_wrap=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vlm_agent.cli.agent_options import add_places, places
 from vlm_agent.cli.parser import FAILED, OK, Commands, add_command, count
 from vlm_agent.errors import UserError
-from vlm_agent.files.console import make_console, quiet_libraries
+from vlm_agent.files.console import make_console, print_plain, quiet_libraries
 
 if TYPE_CHECKING:
     from vlm_agent.episodes import Episode
@@ -49,15 +49,14 @@ def run(options: argparse.Namespace) -> int:
     check = serve_check(agent, chat, episodes, options.steps)
     console = make_console()
     ids = f"the ids of {check.tokenized}" if check.tokenized else "no ids, because the server has no /tokenize"
-    console.print(
+    print_plain(
+        console,
         f"{check.steps} steps are equal: prompt tokens of {check.counted}, {ids}, screens of {check.sizes} size(s), "
         f"answers of {check.steps - check.ties}, {check.ties} tie(s)",
-        highlight=False,
-        soft_wrap=True,
     )
     if check.difference is None:
         return OK
-    console.print(check.difference, highlight=False, markup=False, soft_wrap=True)
+    print_plain(console, check.difference)
     return FAILED
 
 

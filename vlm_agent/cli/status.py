@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli.parser import OK, Commands, add_command
-from vlm_agent.files.console import clock_time, make_console
+from vlm_agent.files.console import clock_time, make_console, print_plain
 
 if TYPE_CHECKING:
     from vlm_agent.cli.job_status import Progress
@@ -41,9 +41,9 @@ def run(options: argparse.Namespace) -> int:
     else:
         state, lines = (_of_conversion if (folder / WORK).is_dir() else _of_run)(folder, now)
     console = make_console()
-    console.print(f"{folder}: {state}", highlight=False, markup=False, soft_wrap=True)
+    print_plain(console, f"{folder}: {state}")
     for name, text in lines:
-        console.print(f"  {name:12}{text}", highlight=False, markup=False, soft_wrap=True)
+        print_plain(console, f"  {name:12}{text}")
     return OK
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vlm_agent.cli.parser import OK, Commands, add_command
 from vlm_agent.errors import UserError
-from vlm_agent.files.console import make_console
+from vlm_agent.files.console import make_console, print_plain
 
 _DESCRIPTION = """\
 Reads the evaluation folders of several models and scores their predictions again, by the same scorers on the same
@@ -50,8 +50,8 @@ def run(options: argparse.Namespace) -> int:
     write_transfer(options.output, matrix, facts)
     console.print(transfer_table(matrix))
     for line in (line for one in evaluations for line in about[one.name].warnings(one.predictions)):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    console.print(f"Wrote {options.output}", highlight=False, markup=False, soft_wrap=True)
+        print_plain(console, line)
+    print_plain(console, f"Wrote {options.output}")
     return OK
 
 

@@ -2,5 +2,5 @@
 
 `offline/` lets an agent answer recorded episodes and writes `predictions`. From these, `scoring/` computes every score
 and `report/` every table and picture. `online/` lets the agent do tasks on simulated phones. `benchmark` defines the
-episodes and scorers, `identity` which results may share an output folder.
+episodes and scorers, `about` which results may share an output folder.
 """

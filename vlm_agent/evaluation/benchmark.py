@@ -1,15 +1,14 @@
 """A benchmark: episodes and scorers of an evaluation, read from YAML (`eval/*.yaml`) and the command line."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, PositiveInt
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from vlm_agent.datasets.sources import SPLITS
 from vlm_agent.errors import DatasetError, UserError
-from vlm_agent.evaluation.published_split import PublishedSplit
 from vlm_agent.evaluation.scoring.dialects import SCORERS, find_dialect
 from vlm_agent.files import read_checked
 from vlm_agent.recipe.yaml_file import read_mapping, validated
@@ -33,6 +32,47 @@ def _dialect(name: str) -> str:
     except UserError as error:
         raise ValueError(str(error)) from None  # pydantic reports ValueErrors only
     return name
+
+
+NOT_STATED = "the benchmark file does not state its published test episodes"
+
+
+class PublishedSplit(Section):
+    """What is published of the test episodes, by subset.
+
+    `episodes`: their number. `steps`: the number of their steps. `ids`: the SHA-256 of their sorted ids, each followed
+    by a newline (`ids_digest`). A number of episodes alone does not identify a split, so each subset has `steps` or
+    `ids`.
+    """
+
+    episodes: dict[str, PositiveInt]
+    steps: dict[str, PositiveInt] = {}  # noqa: RUF012 (pydantic copies it)
+    ids: dict[str, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = {}  # noqa: RUF012 (pydantic copies it)
+
+    @model_validator(mode="after")
+    def _identifies_each_subset(self) -> Self:
+        for subset in self.episodes:
+            if subset not in self.steps and subset not in self.ids:
+                raise ValueError(f"subset {subset} needs steps or ids beside its number of episodes")
+        if unknown := (set(self.steps) | set(self.ids)) - set(self.episodes):
+            raise ValueError(f"subset {min(unknown)} has no number of episodes")
+        return self
+
+    def difference(self, subset: str, ids: Sequence[str], steps: int) -> str | None:
+        """How the scored episodes of a subset, with `steps` steps in all, differ; None if they agree."""
+        if subset not in self.episodes:
+            return NOT_STATED
+        if len(ids) != self.episodes[subset]:
+            return f"{len(ids):,} episode(s) here, {self.episodes[subset]:,} published"
+        if steps != self.steps.get(subset, steps):
+            return f"{steps:,} steps here, {self.steps[subset]:,} published"
+        if subset in self.ids and ids_digest(ids) != self.ids[subset]:
+            return "other episodes than the published ones"
+        return None
+
+
+def ids_digest(ids: Iterable[str]) -> str:
+    return sha256("".join(f"{id_}\n" for id_ in sorted(ids)).encode()).hexdigest()
 
 
 class Benchmark(Section):

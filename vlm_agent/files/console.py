@@ -45,6 +45,11 @@ def say(text: str = "", stderr: bool = False, end: str = "\n") -> None:
     print(neutral(text), end=end, file=sys.stderr if stderr else sys.stdout, flush=True)
 
 
+def print_plain(console: "Console", text: str) -> None:
+    """Prints text as it is: without colours, markup or line breaks of the console's own."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
 def make_console(stderr: bool = False) -> "Console":
     """A console on which texts are plain: brackets are no markup, and `neutral` holds for all of them."""
     return _console_class()(stderr=stderr, markup=False, emoji=False)

@@ -10,8 +10,8 @@ from studies.d_pot.served.modes import D_POT, MODES, REACT
 from studies.d_pot.served.server_log import request_seconds
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.sources.aitw import SUBSETS
+from vlm_agent.evaluation.about import AGENT
 from vlm_agent.evaluation.comparison.evaluated import read_metrics, read_online
-from vlm_agent.evaluation.identity import AGENT
 from vlm_agent.evaluation.offline.baselines import constant_predictions, most_frequent_action
 from vlm_agent.evaluation.offline.run import MOST_FREQUENT, NEAREST_ELEMENT
 from vlm_agent.evaluation.predictions import read_predictions

@@ -12,7 +12,7 @@ from typing import Protocol
 from vlm_agent.agents import Agent
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.devices import Device
-from vlm_agent.evaluation.online.tasks import address_of, online_tasks
+from vlm_agent.evaluation.online.runs import address_of, online_tasks
 from vlm_agent.simulator import SimulatedPhone
 from vlm_agent.simulator.demonstrations import SIZE
 from vlm_agent.simulator.drawing.theme import Theme, sample_theme

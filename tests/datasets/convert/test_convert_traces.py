@@ -10,8 +10,7 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import DONE, IN_DOUBT, UNPARSED, WITHHELD, Heading, TraceStep, read_trace
 from vlm_agent.episodes import Action, UiElement
-from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
-from vlm_agent.evaluation.online.tasks import online_tasks
+from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, online_tasks, play
 
 
 def run(source, output, **options):

@@ -12,8 +12,7 @@ from vlm_agent.agents.llm.client import ChatEndpoint
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.episodes import Screen
-from vlm_agent.evaluation.online.runs import play
-from vlm_agent.evaluation.online.tasks import online_tasks
+from vlm_agent.evaluation.online.runs import online_tasks, play
 
 LANGUAGE = BinnedLanguage()
 

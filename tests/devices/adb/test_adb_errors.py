@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from vlm_agent.cli.doctor.checks.adb import ADB
+from vlm_agent.cli.doctor.checks.programs import ADB
 from vlm_agent.devices import device_address
 from vlm_agent.devices.adb.discovery import server_address
 from vlm_agent.devices.adb.phone import AdbPhone

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vlm_agent.errors import DatasetError
-from vlm_agent.evaluation.comparison import plan
+from vlm_agent.evaluation.comparison import run
 from vlm_agent.evaluation.comparison.settings import Comparison, ComparisonError, Endpoint
 from vlm_agent.evaluation.comparison.stages import Layout, Stages
 
@@ -34,33 +34,33 @@ def stages(output: Path, agents: dict, endpoint: Endpoint | None = None, **chang
 
 @pytest.mark.parametrize("endpoint", [None, OWN])
 def test_agents_can_be_added_and_left_out_and_renamed(tmp_path, endpoint):
-    plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}, endpoint))
+    run.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}, endpoint))
     more = {"three": {"name": "Three", "run": "runs/three"}, "one": TRAINED["one"] | {"name": "First", "note": "n"}}
-    plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS} | more, endpoint, seeds=[0, 1]))
-    plan.write_or_verify(stages(tmp_path / "out", {"asks": ASKS, "one": TRAINED["one"]}, endpoint))
+    run.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS} | more, endpoint, seeds=[0, 1]))
+    run.write_or_verify(stages(tmp_path / "out", {"asks": ASKS, "one": TRAINED["one"]}, endpoint))
 
 
 def test_an_agent_that_was_added_is_compared_from_then_on(tmp_path):
-    plan.write_or_verify(stages(tmp_path / "out", TRAINED))
+    run.write_or_verify(stages(tmp_path / "out", TRAINED))
     for scale in (2, 3):
         with_three = stages(tmp_path / "out", TRAINED | {"three": TRAINED["one"] | {"scale": scale}})
         if scale == 2:
-            plan.write_or_verify(with_three)
+            run.write_or_verify(with_three)
             continue
-        for check in (plan.write_or_verify, plan.verify):
+        for check in (run.write_or_verify, run.verify):
             with pytest.raises(DatasetError, match=r"the agent three of a comparison.*\n  scale was 2, and is 3"):
                 check(with_three)
 
 
 def test_an_agent_that_prompts_the_served_model_cannot_be_added_because_that_model_learned_from_all_of_them(tmp_path):
-    plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}))
+    run.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}))
     with pytest.raises(DatasetError, match=r'served_agents was \["asks"\], and is \["also", "asks"\]'):
-        plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS, "also": ASKS}))
+        run.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS, "also": ASKS}))
 
 
 def test_at_an_endpoint_of_the_user_prompted_agents_can_be_added(tmp_path):
-    plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}, OWN))
-    plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS, "also": ASKS}, OWN))
+    run.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}, OWN))
+    run.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS, "also": ASKS}, OWN))
 
 
 @pytest.mark.parametrize(
@@ -77,38 +77,38 @@ def test_at_an_endpoint_of_the_user_prompted_agents_can_be_added(tmp_path):
 )
 def test_a_file_that_was_edited_is_another_comparison(tmp_path, name, line):
     agents = TRAINED | {"asks": ASKS}
-    plan.write_or_verify(stages(tmp_path / "out", agents))
+    run.write_or_verify(stages(tmp_path / "out", agents))
     Path(name).write_text("# with a comment\ntraining: {steps: 5}\n")
-    plan.write_or_verify(stages(tmp_path / "out", agents))
+    run.write_or_verify(stages(tmp_path / "out", agents))
     Path(name).write_text("training: {steps: 9}\n")
     with pytest.raises(DatasetError, match=line):
-        plan.write_or_verify(stages(tmp_path / "out", agents))
+        run.write_or_verify(stages(tmp_path / "out", agents))
 
 
 def test_a_server_may_move_between_commands(tmp_path):
     for number in (1, 2):
         Path("asks.yaml").write_text(f"endpoint: http://gpu0{number}/v1\ntimeout: {number}\nmodel: m\n")
-        plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}))
+        run.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}))
 
 
 def test_a_file_that_is_missing_is_named(tmp_path):
     Path("asks.yaml").unlink()
     with pytest.raises(ComparisonError, match=r"asks\.yaml cannot be read"):
-        plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}))
+        run.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}))
     assert not (tmp_path / "out").exists()
 
 
 def test_verifying_writes_nothing(tmp_path):
-    plan.verify(stages(tmp_path / "out", TRAINED))
+    run.verify(stages(tmp_path / "out", TRAINED))
     assert not (tmp_path / "out").exists()
-    plan.write_or_verify(stages(tmp_path / "out", TRAINED))
-    plan.verify(stages(tmp_path / "out", TRAINED | {"three": TRAINED["one"]}))
+    run.write_or_verify(stages(tmp_path / "out", TRAINED))
+    run.verify(stages(tmp_path / "out", TRAINED | {"three": TRAINED["one"]}))
     assert sorted(path.name for path in (tmp_path / "out/plans").iterdir()) == ["one", "two"]
 
 
 def test_a_refused_command_adds_no_agent(tmp_path):
-    plan.write_or_verify(stages(tmp_path / "out", TRAINED))
+    run.write_or_verify(stages(tmp_path / "out", TRAINED))
     changed = {"a_new": TRAINED["one"], **TRAINED, "two": TRAINED["two"] | {"scale": 2}}
     with pytest.raises(DatasetError, match="the agent two of a comparison"):
-        plan.write_or_verify(stages(tmp_path / "out", changed))
+        run.write_or_verify(stages(tmp_path / "out", changed))
     assert sorted(path.name for path in (tmp_path / "out/plans").iterdir()) == ["one", "two"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vlm_agent.cli import make_parser
+from vlm_agent.cli.parser import make_parser
 from vlm_agent.evaluation.comparison.settings import SERVED, Endpoint, read_comparison
 from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, TRAIN, Layout, Stages
 

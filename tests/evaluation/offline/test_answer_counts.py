@@ -9,7 +9,7 @@ from helpers import tiny
 from vlm_agent.agents import Answer, Usage
 from vlm_agent.agents.agent import Diagnostics
 from vlm_agent.errors import DatasetError
-from vlm_agent.evaluation.offline.answer_counts import AnswerCounts, read_counts
+from vlm_agent.evaluation.offline.parts import AnswerCounts, read_counts
 from vlm_agent.files import write_checked
 
 EPISODES = [replace(tiny.episode(number), steps=tiny.episode().steps[:2]) for number in range(2)]

@@ -80,22 +80,12 @@ def test_a_control_that_the_agent_lacks_is_an_error_before_anything_is_written(n
     assert not (tmp_path / "out").exists()
 
 
-def test_free_and_constrained_decoding_are_scored_side_by_side(tmp_path):
-    shards, output = write_shards(tmp_path / "shards", ["test"]), tmp_path / "out"
-    scores, printed = _evaluate(shards, output, controls=False, variants=["constrained"])
-    rows = {run: scores[run]["official"]["overall"] for run in ("trained", "constrained")}
-    assert [row["parse_failures"] for row in rows.values()] == [50, 0]
-    assert [row["partial_match"] for row in rows.values()] == [50, 100]
-    assert (output / "predictions_constrained.parquet").is_file()
-    assert "constrained" in printed
-
-
 def test_every_run_records_its_data_and_the_share_of_answers_from_the_prefill(tmp_path):
     shards, output = write_shards(tmp_path / "shards", ["train", "test"]), tmp_path / "out"
     benchmark = {"name": "Small world", "limit": 3, "dialect": "official_text"}
-    scores, printed = _evaluate(shards, output, benchmark=benchmark, variants=["constrained"])
+    scores, printed = _evaluate(shards, output, benchmark=benchmark)
     about = {"benchmark": "Small world", "split": "test", "episodes": 3, "episodes_in_split": 4}
-    assert scores["trained"]["about"] == about | {"settled_by_prefill": 0.5}
+    assert scores["trained"]["about"] == about | {"settled_by_prefill": 1}
     assert scores["grey_screens"]["about"]["settled_by_prefill"] == 1
     assert scores["blind_ceiling"]["about"] == about
     assert "official_text" in scores["trained"]

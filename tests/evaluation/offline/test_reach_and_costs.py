@@ -15,10 +15,9 @@ from vlm_agent.action_languages.element_index import ElementIndexLanguage
 from vlm_agent.agents import Agent, Answer, Usage
 from vlm_agent.episodes import Action, Step, UiElement
 from vlm_agent.evaluation.benchmark import Benchmark
-from vlm_agent.evaluation.costs import cost_per_episode
 from vlm_agent.evaluation.offline.baselines import constant_predictions, taps_on_no_element, written_in
 from vlm_agent.evaluation.offline.run import evaluate
-from vlm_agent.evaluation.predictions import write_predictions
+from vlm_agent.evaluation.predictions import cost_per_episode, write_predictions
 from vlm_agent.evaluation.scoring.dialects import verdicts
 from vlm_agent.files import read_checked
 

@@ -20,7 +20,7 @@ from vlm_agent.evaluation.predictions import read_predictions, write_predictions
 from vlm_agent.files import read_checked, write_json
 from vlm_agent.files.jobs import ArrayTask
 
-RUNS = ("predictions.parquet", "predictions_constrained.parquet", "predictions_grey_screens.parquet")
+RUNS = ("predictions.parquet", "predictions_grey_screens.parquet")
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def world(tmp_path, monkeypatch):
 def _evaluate(world, output, source=None, split="test", **options):
     source = Knowing(folder=output.parent) if source is None else source
     benchmark = Benchmark(shards=world, split=split, **options.pop("benchmark", {}))
-    return evaluate(source, benchmark, output, Console(file=StringIO()), **{"variants": ["constrained"]} | options)
+    return evaluate(source, benchmark, output, Console(file=StringIO()), **options)
 
 
 def _bytes(output):
@@ -53,7 +53,7 @@ from vlm_agent.evaluation.offline.run import evaluate
 parts.EPISODES_PER_PART = 3
 source = Knowing(folder=Path({folder!r}), life={life})
 benchmark = Benchmark(shards=Path({world!r}), split="test")
-evaluate(source, benchmark, Path({output!r}), Console(file=StringIO()), variants=["constrained"])
+evaluate(source, benchmark, Path({output!r}), Console(file=StringIO()))
 """
 
 
@@ -176,7 +176,6 @@ def test_a_task_started_again_predicts_nothing_more(world, tmp_path):
         ({"split": "train"}, 'split was "test", and is "train"'),
         ({"benchmark": {"limit": 2}}, "limit was null, and is 2"),
         ({"controls": False}, "runs was"),
-        ({"variants": []}, "runs was"),
     ],
 )
 def test_another_evaluation_is_refused_with_the_difference(tmp_path, other, words):

@@ -14,7 +14,7 @@ from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.cli import OK, main
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode
-from vlm_agent.evaluation.offline.about import ANNOTATION, DEMONSTRATION, MISSING, PHONE, text_origins
+from vlm_agent.evaluation.about import ANNOTATION, DEMONSTRATION, MISSING, PHONE, text_origins
 from vlm_agent.files import read_checked
 from vlm_agent.texts.phone import result_text, screen_text
 
@@ -88,7 +88,7 @@ def test_the_same_command_scores_again(evaluated):
 
 
 def test_runs_without_texts_have_no_text_inputs(tmp_path):
-    from vlm_agent.evaluation.identity import agent_identity
+    from vlm_agent.evaluation.about import agent_identity
 
     identity = agent_identity(VlmSettings(run=str(adapted_run.write_run(tmp_path, steps=1))))
     assert set(identity) == {"agent", "language", "text_inputs"}

@@ -11,7 +11,7 @@ from helpers.agents.prepared_agent import Prepared
 from helpers.phones.replay import replay
 from rich.console import Console
 
-from vlm_agent.agents import Agent, Answer, Usage
+from vlm_agent.agents import Answer, Usage
 from vlm_agent.agents.agent import Diagnostics
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.datasets.sources.traces import read_trace
@@ -20,14 +20,13 @@ from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.online import AGENT, AT_ONCE, EXPERT, evaluate_online
 from vlm_agent.evaluation.online import evaluate as evaluating
-from vlm_agent.evaluation.online.runs import BASELINES, allowed_steps, play
-from vlm_agent.evaluation.online.tasks import address_of, online_tasks
+from vlm_agent.evaluation.online.runs import BASELINES, address_of, allowed_steps, online_tasks, play
 from vlm_agent.files import read_checked
 from vlm_agent.simulator.demonstrations import simulate_episode
 
 
 @dataclass
-class Tapper(Agent):
+class Tapper:
     """An agent that taps where the screen is brightest, and keeps count of its answers."""
 
     answers: list = field(default_factory=list)
@@ -134,7 +133,7 @@ def test_success_needs_the_goal_and_the_right_final_action(tmp_path):
 def test_with_long_screens_the_agent_sees_pages_whole_and_the_baselines_do_not(tmp_path):
     settings = Action.open_app("Settings")
 
-    class Reader(Agent):
+    class Reader:
         def act(self, goal, history, screen):
             return Answer("", (settings, Action.complete())[min(len(history), 1)])
 
@@ -151,7 +150,7 @@ def test_with_long_screens_the_agent_sees_pages_whole_and_the_baselines_do_not(t
 
 
 def test_an_agent_is_stopped_after_twice_the_experts_steps_and_a_few(tmp_path):
-    class Wanderer(Agent):
+    class Wanderer:
         def act(self, goal, history, screen):
             return Answer("swipe", Action.swipe((0.9, 0.5), (0.1 + 0.001 * len(history), 0.5)))
 

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from vlm_agent.evaluation.online.scores import online_scores
-from vlm_agent.evaluation.report.online_table import online_tables
+from vlm_agent.evaluation.report.terminal import online_tables
 from vlm_agent.evaluation.scoring.measures import wilson
 
 

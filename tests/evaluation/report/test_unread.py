@@ -9,7 +9,7 @@ from helpers.tiny import LANGUAGE
 from rich.console import Console
 
 from vlm_agent.episodes import Action
-from vlm_agent.evaluation.report.unread import example_line, parse_failure_table
+from vlm_agent.evaluation.report.terminal import example_line, parse_failure_table
 from vlm_agent.evaluation.scoring.metrics import OVERALL, score
 
 HOME = Action.press("home")

@@ -6,8 +6,7 @@ import shutil
 import pytest
 from PIL import Image
 
-from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
-from vlm_agent.evaluation.online.tasks import online_tasks
+from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, online_tasks, play
 from vlm_agent.files import CHECKSUM, write_checked
 
 EVIL = "</title><script>window.pwned = 1</script><img src=x onerror='window.pwned = 1'>"

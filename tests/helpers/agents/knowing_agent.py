@@ -31,11 +31,7 @@ class KnowingAgent(Agent):
                 f"{call} {sees(episode)} {len(episode)} {episode.id} {episode.steps[0].action.name}\n"
                 for episode in episodes
             )
-        answers = [[self._answer(episode, step.action) for step in episode.steps] for episode in episodes]
-        if not variants:
-            return [answers]
-        free = [[_answer("tap at", None, from_prefill=False), *rest] for _, *rest in answers]
-        return [free, *(answers for _ in variants)]
+        return [[[self._answer(episode, step.action) for step in episode.steps] for episode in episodes]]
 
     def act(self, goal, history, screen):
         raise AssertionError("whole episodes are asked for")
@@ -58,14 +54,12 @@ def sees(episode: Episode) -> bool:
     return not all((step.screenshot == GREY).all() for step in episode.steps)
 
 
-def _answer(text: str, action: Action | None, from_prefill: bool = True) -> Answer:
-    return Answer(text, action, usage=Usage(from_prefill=from_prefill))
+def _answer(text: str, action: Action | None) -> Answer:
+    return Answer(text, action, usage=Usage(from_prefill=True))
 
 
 class Knowing(AgentSettings):
     """Its settings."""
-
-    VARIANTS = ("constrained",)
 
     agent: str = "knowing"
     folder: Path

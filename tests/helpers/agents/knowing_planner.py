@@ -13,7 +13,7 @@ from helpers.agents.chat_server import Reply
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.datasets.shards.schema import decode_screen
 from vlm_agent.episodes import Screen
-from vlm_agent.evaluation.online.tasks import OnlineTask
+from vlm_agent.evaluation.online.runs import OnlineTask
 from vlm_agent.simulator.expert import Expert
 
 _STATUS_BAR = 20

@@ -24,9 +24,8 @@ from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import HEADING, STEPS, Heading, TraceStep, read_steps, read_trace
 from vlm_agent.episodes import WIDGET_KINDS, Action, UiElement
 from vlm_agent.errors import UserError
-from vlm_agent.evaluation.identity import AGENT
-from vlm_agent.evaluation.offline.answer_counts import AnswerCounts
-from vlm_agent.evaluation.offline.parts import Parts
+from vlm_agent.evaluation.about import AGENT
+from vlm_agent.evaluation.offline.parts import AnswerCounts, Parts
 from vlm_agent.evaluation.online.runs import RESULT, read_result
 from vlm_agent.evaluation.predictions import predictions_for, read_predictions, write_predictions
 from vlm_agent.evaluation.scoring.metrics import score

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli.parser import FAILED, OK, Commands, add_command
-from vlm_agent.files.console import make_console, new_table, say
+from vlm_agent.files.console import make_console, new_table, print_plain, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,4 +85,4 @@ def _print(console: "Console", findings: Sequence["Finding"]) -> None:
         if not one.works:
             needed = "; ".join(CHECKS[one.name].needed_by)
             line = f"{one.name}: {one.problem}. To do: {one.remedy}. Needed by: {needed}"
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+            print_plain(console, line)

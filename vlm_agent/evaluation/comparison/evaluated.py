@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vlm_agent.errors import DatasetError
-from vlm_agent.evaluation.identity import AGENT
+from vlm_agent.evaluation.about import AGENT
 from vlm_agent.evaluation.offline.plan import METRICS
 from vlm_agent.evaluation.online.evaluate import EXPERT
 from vlm_agent.evaluation.online.evaluate import ONLINE as ONLINE_FILE

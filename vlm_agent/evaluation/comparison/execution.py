@@ -23,6 +23,7 @@ from vlm_agent.evaluation.comparison.records import Records
 from vlm_agent.evaluation.comparison.settings import ComparisonError, Endpoint
 from vlm_agent.evaluation.comparison.stages import Stage, Stages
 from vlm_agent.files import atomic_write
+from vlm_agent.files.console import print_plain
 from vlm_agent.files.peak_memory import PeakMemory
 from vlm_agent.recipe.yaml_file import find_shipped, read_mapping
 
@@ -103,7 +104,7 @@ class Runner:
         try:
             self._endpoint = Endpoint(*self._server.enter_context(served_model(run, log, free_port())))
         except ServingError as error:
-            self.console.print(f"{stage.name}: {error}", markup=False, highlight=False, soft_wrap=True)
+            print_plain(self.console, f"{stage.name}: {error}")
             with self.records.log(stage).open("ab") as file:  # its folder has the log of the server
                 file.write(f"{error}\n".encode())
             self.records.add(stage, command=f"transformers serve {run}")
@@ -129,7 +130,7 @@ class Runner:
     def _run(self, stage: Stage, about: str) -> int:
         words = _words(stage)
         shown = shlex.join(["vlm-agent", *words])
-        self.console.print(f"{about}$ {shown}", markup=False, highlight=False, soft_wrap=True)
+        print_plain(self.console, f"{about}$ {shown}")
         self.records.add(stage, command=shown)
         command = [sys.executable, "-m", "vlm_agent.cli", *words]
         log = self.records.log(stage)

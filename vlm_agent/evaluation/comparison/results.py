@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from vlm_agent.datasets.shards.dataset import manifest_digest
+from vlm_agent.evaluation.about import AGENT
 from vlm_agent.evaluation.comparison.evaluated import (
     read_data,
     read_metrics,
@@ -18,7 +19,6 @@ from vlm_agent.evaluation.comparison.evaluated import (
 )
 from vlm_agent.evaluation.comparison.settings import SERVED, Contestant
 from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, TRAIN, Stages, name_of
-from vlm_agent.evaluation.identity import AGENT
 from vlm_agent.evaluation.offline.plan import TEXTS
 from vlm_agent.evaluation.offline.run import CEILING, MOST_FREQUENT
 from vlm_agent.evaluation.online.evaluate import EXPERT

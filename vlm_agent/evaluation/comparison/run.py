@@ -1,24 +1,36 @@
 """Runs a comparison, or one stage of it; killed at any time, the same command resumes.
 
-OUT/plan.json, plans/   what decides the results; another comparison is refused (plan.py)
-OUT/stages/             what ran: command, status, seconds, peak memory of each stage (records.py)
-OUT/logs/               the output of each stage
-OUT/comparison.json     the table and everything on the page
+OUT/plan.json             what decides the results: the comparison file without its seeds and agents, its sizes, the
+                          agents from whose prompts the served model learns, the content of its recipe and benchmark
+OUT/plans/AGENT/plan.json an agent, without what is only shown, and the content of its recipe or agent file
+OUT/stages/               what ran: command, status, seconds, peak memory of each stage (records.py)
+OUT/logs/                 the output of each stage
+OUT/comparison.json       the table and everything on the page
 OUT/comparison.html
+
+Another comparison is refused. The contents in plans are those of the files when the first command ran, and are compared
+before every stage: an edited file is another comparison. Files that these files name, such as prompts, are not
+compared. Seeds and agents can be added: every stage belongs to one agent and seed. An agent that prompts the served
+model cannot, because that model learns from the prompts of all of them.
 """
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from vlm_agent.evaluation.comparison import plan
+from vlm_agent.agents.llm.prompted import OF_THE_SERVER
+from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.evaluation.comparison.execution import Runner
 from vlm_agent.evaluation.comparison.records import Records
 from vlm_agent.evaluation.comparison.settings import ComparisonError
 from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, Stage, Stages
 from vlm_agent.files import write_json
+from vlm_agent.files.console import print_plain
+from vlm_agent.files.jobs import Job, differences
+from vlm_agent.recipe.yaml_file import find_shipped, read_mapping
 
 JSON, PAGE = "comparison.json", "comparison.html"
 
@@ -33,14 +45,14 @@ def compare(stages: Stages, console: Console) -> dict[str, Any]:
     holds another comparison, or another process writes to it. Stopped after SIGTERM or SIGUSR1.
     """
     all_stages = stages.with_needs()  # reads the recipes: a mistake in one must not become part of the plan
-    plan.write_or_verify(stages)
-    job, records = plan.job_of(stages), Records(stages.layout.output)
+    write_or_verify(stages)
+    job, records = job_of(stages), Records(stages.layout.output)
     records.note(stage for stage, _ in all_stages)
     with job.locked(), Runner(stages, records, console) as runner:
         for number, (stage, needs) in enumerate(all_stages, 1):
             if records.is_done(stage) or not all(map(records.is_done, needs)):
                 continue
-            plan.verify(stages)  # a stage reads files that may have been edited while others ran
+            verify(stages)  # a stage reads files that may have been edited while others ran
             runner.run(stage, f"[{number}/{len(all_stages)}] ")
         return _write_results(stages, all_stages, records, console)
 
@@ -56,9 +68,9 @@ def run_stage(stages: Stages, name: str, console: Console) -> int:
     if name not in all_stages:
         raise ComparisonError(f"the comparison has no stage {name}; it has {', '.join(all_stages)}")
     stage, needs = all_stages[name]
-    job, records = plan.job_of(stages), Records(stages.layout.output)
+    job, records = job_of(stages), Records(stages.layout.output)
     say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
-    plan.write_or_verify(stages)
+    write_or_verify(stages)
     records.note(one for one, _ in all_stages.values())
     with job.locked(shared=True), Runner(stages, records, console) as runner, records.locked(stage, say):
         if records.is_done(stage):
@@ -73,8 +85,8 @@ def run_stage(stages: Stages, name: str, console: Console) -> int:
 def report(stages: Stages, console: Console) -> dict[str, Any]:
     """Writes the table of what is done, without running a stage; returns and raises as `compare` does."""
     all_stages = stages.with_needs()
-    plan.write_or_verify(stages)
-    with plan.job_of(stages).locked(shared=True):
+    write_or_verify(stages)
+    with job_of(stages).locked(shared=True):
         return _write_results(stages, all_stages, Records(stages.layout.output), console)
 
 
@@ -84,7 +96,7 @@ def listing(stages: Stages) -> Iterator[str]:
 
     Writes nothing. Raises DatasetError if the folder holds another comparison.
     """
-    plan.verify(stages)
+    verify(stages)
     records = Records(stages.layout.output)
     for stage, needs in stages.with_needs():
         names = ",".join(needed.name for needed in needs) or "-"
@@ -105,7 +117,7 @@ def _write_results(stages: Stages, all_stages: Needs, records: Records, console:
     write_json(output / JSON, content)
     write_page(output / PAGE, content, stages.layout.shards)
     print_table(content, console)
-    console.print(f"Wrote {output / PAGE} and {output / JSON}", highlight=False, markup=False, soft_wrap=True)
+    print_plain(console, f"Wrote {output / PAGE} and {output / JSON}")
     if failed:
         raise ComparisonError("some agents have no result; run the same command again to retry:\n" + "\n".join(lines))
     return content
@@ -123,3 +135,74 @@ def _without_result(all_stages: Needs, records: Records) -> dict[tuple[str, int]
         if stage.owner is not None and stage.kind in (OFFLINE, ONLINE):
             failed.setdefault(stage.owner, why[stage.name])
     return failed
+
+
+_SHOWN = {"name", "paper", "note"}
+"""Keys of an agent that change no result."""
+
+_FILES = "files"
+"""The key of the content of files, by their path."""
+
+
+def job_of(stages: Stages) -> Job:
+    return Job(stages.layout.output, "a comparison")
+
+
+def write_or_verify(stages: Stages) -> None:
+    """Raises DatasetError if the folder holds another comparison, an agent of the same key with other settings, or if
+    the shards of the user are not a finished conversion; then nothing is written, for no agent. Raises ComparisonError
+    for a recipe or an agent file that cannot be read."""
+    if stages.layout.user_shards is not None:
+        manifest_digest(stages.layout.user_shards)
+    for job, plan in _verified(stages):
+        if not job.plan_path.exists():
+            job.write_or_verify_plan(plan)
+
+
+def verify(stages: Stages) -> None:
+    """Like `write_or_verify`, and writes nothing."""
+    _verified(stages)
+
+
+def _verified(stages: Stages) -> list[tuple[Job, dict[str, Any]]]:
+    """The plans of this comparison, which reads its files once; those in the folder agree with them."""
+    job = job_of(stages)
+    job.check_folder()
+    jobs = [(job, _plan(stages)), *_agents(stages)]
+    for one, plan in jobs:
+        if one.plan_path.exists():
+            one.write_or_verify_plan(plan, differences)
+    return jobs
+
+
+def _plan(stages: Stages) -> dict[str, Any]:
+    shards, endpoint = stages.layout.user_shards, stages.endpoint
+    comparison = stages.comparison
+    agents = comparison.agents
+    served = comparison.served if stages.is_served_here else None
+    benchmark = stages.layout.benchmark(comparison.benchmark)
+    return {
+        "comparison": comparison.model_dump(mode="json", exclude={"seeds", "agents"}),
+        "served_agents": sorted(key for key, agent in agents.items() if agent.served and stages.is_served_here),
+        "quick": stages.quick,
+        "shards": None if shards is None else str(shards),
+        "benchmark": None if shards is None else str(stages.layout.user_benchmark),
+        "served_model": None if endpoint is None else endpoint.model,
+        _FILES: _contents(None if served is None else served.recipe, benchmark),
+    }
+
+
+def _agents(stages: Stages) -> Iterator[tuple[Job, dict[str, Any]]]:
+    for key, agent in stages.comparison.agents.items():
+        job = Job(stages.layout.output / "plans" / key, f"the agent {key} of a comparison")
+        files = {_FILES: _contents(agent.recipe, agent.agent)}
+        yield job, agent.model_dump(mode="json", exclude=_SHOWN) | files
+
+
+def _contents(*paths: Path | None) -> dict[str, dict[str, Any]]:
+    """The content of files, by their path, without where and how a server is asked: it may change between commands."""
+    found = {str(path): read_mapping(find_shipped(path), ComparisonError) for path in paths if path is not None}
+    return {
+        path: {key: value for key, value in content.items() if key not in OF_THE_SERVER}
+        for path, content in found.items()
+    }

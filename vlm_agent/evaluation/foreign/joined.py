@@ -9,8 +9,7 @@ from vlm_agent.action_languages import ActionLanguage, default_language
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import recorded_screen
 from vlm_agent.errors import DatasetError
-from vlm_agent.evaluation.foreign.answers import ForeignAnswer, answer, episode_and_step
-from vlm_agent.evaluation.foreign.columns import KIND, Columns, shown
+from vlm_agent.evaluation.foreign.answers import KIND, Columns, ForeignAnswer, answer, episode_and_step, shown
 from vlm_agent.evaluation.foreign.tables import read_table
 from vlm_agent.evaluation.predictions import Prediction, predictions_for, write_predictions
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from vlm_agent.errors import DatasetError
-from vlm_agent.evaluation.foreign.columns import EPISODE, KNOWN, NUMBERS, POINTS, Columns, shown
+from vlm_agent.evaluation.foreign.answers import EPISODE, KNOWN, NUMBERS, POINTS, Columns, shown
 from vlm_agent.evaluation.predictions import is_predictions_file
 from vlm_agent.files.parquet import open_parquet
 

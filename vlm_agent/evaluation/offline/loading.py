@@ -1,7 +1,7 @@
 """Reads the episodes of an evaluation's parts ahead of the agent, in a thread or in loader processes.
 
 A GPU answers the steps of an episode faster than one core decodes and resizes their screens. Loader processes do that
-work for an agent that allows it (`Agent.preparation`): each takes one episode at a time and prepares it for every pass.
+work for an agent that allows it (`Agent.preparation`): each takes one episode at a time and prepares it for every run.
 The agent receives the same arrays as without them, in the same batches, so predictions do not depend on their number.
 """
 
@@ -32,17 +32,17 @@ def default_workers() -> int:
 
 @dataclass(frozen=True)
 class PartWork:
-    """A part: its episodes' numbers in the data set, and the passes over it that are missing, by their first run."""
+    """A part: its episodes' numbers in the data set, and the runs that lack it."""
 
     number: int
     episodes: Sequence[int]
-    passes: tuple[str, ...]
+    runs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class LoadedPart:
-    """`prepared`: by pass, what `Agent.answer_prepared` takes; the episodes then have no pixels. Empty: passes
-    are answered from the episodes."""
+    """`prepared`: by run, what `Agent.answer_prepared` takes; the episodes then have no pixels. Empty:
+    they are answered from their pixels."""
 
     number: int
     episodes: list[Episode]
@@ -55,7 +55,7 @@ def loaded_parts(
 ) -> Iterator[Iterator[LoadedPart]]:
     """Each part in order, while the next ones are read in the background.
 
-    `workers` processes prepare episodes; with 0, or where a pass has no preparation, a thread reads them. Raises
+    `workers` processes prepare episodes; with 0, or where a run has no preparation, a thread reads them. Raises
     DatasetError for an episode that cannot be read, and where a process dies.
     """
     ready = {name: preparation for name, preparation in preparations.items() if preparation is not None}
@@ -80,7 +80,7 @@ class _PreparedEpisode:
     """`error`: the message of a UserError, in place of the rest."""
 
     episode: Episode | None = None
-    by_pass: Mapping[str, Any] | None = None
+    by_run: Mapping[str, Any] | None = None
     error: str | None = None
 
 
@@ -91,7 +91,7 @@ class _Preparing:
         self, dataset: ShardDataset, work: Sequence[PartWork], preparations: Mapping[str, Preparation]
     ) -> None:
         self._dataset, self._preparations = dataset, preparations
-        self._wanted = [(index, part.passes) for part in work for index in part.episodes]
+        self._wanted = [(index, part.runs) for part in work for index in part.episodes]
 
     def __len__(self) -> int:
         return len(self._wanted)
@@ -100,10 +100,10 @@ class _Preparing:
         return self._dataset.ids[self._wanted[place][0]]
 
     def __getitem__(self, place: int) -> _PreparedEpisode:
-        index, passes = self._wanted[place]
+        index, runs = self._wanted[place]
         try:
             episode = self._dataset[index]
-            prepared = {name: self._preparations[name](episode) for name in passes}
+            prepared = {name: self._preparations[name](episode) for name in runs}
         except UserError as error:
             return _PreparedEpisode(error=str(error))
         except OSError as error:
@@ -141,7 +141,7 @@ def _from_processes(
             if found[-1].error is not None:
                 raise DatasetError(found[-1].error)
             done += 1
-        prepared = {name: [(one.by_pass or {})[name] for one in found] for name in part.passes}
+        prepared = {name: [(one.by_run or {})[name] for one in found] for name in part.runs}
         return LoadedPart(part.number, [one.episode for one in found if one.episode is not None], prepared)
 
     try:

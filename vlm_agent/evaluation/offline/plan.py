@@ -9,16 +9,10 @@ from typing import Any
 from vlm_agent.action_languages import ActionLanguage, language_settings
 from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.about import AGENT, GREY, READ_ELEMENTS, names_in_tables
 from vlm_agent.evaluation.benchmark import Benchmark
-from vlm_agent.evaluation.identity import (
-    AGENT,
-    GREY,
-    READ_ELEMENTS,
-    names_in_tables,
-)
-from vlm_agent.evaluation.published_split import PublishedSplit
-from vlm_agent.evaluation.report.unread import failed_steps
-from vlm_agent.evaluation.scoring.metrics import Groups
+from vlm_agent.evaluation.report.terminal import failed_steps
+from vlm_agent.evaluation.scoring.judged import Groups
 from vlm_agent.files import parsing, read_checked, write_checked
 from vlm_agent.files.jobs import Job, differences
 
@@ -29,30 +23,25 @@ TEXTS = "texts"
 """The key of `about` in metrics: the origin of each text that the agent read."""
 _NAMES_REMEDY = "move it to another folder; the run then has the name of its predictions file"
 _OF_AGENT = ("agent", "language", "text_inputs", READ_ELEMENTS, GREY)
-"""The keys of `identity.agent_identity`."""
+"""The keys of `about.agent_identity`."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`agent` is the result of `identity.agent_identity`, `place` the agent's path or address.
+    """`agent` is the result of `about.agent_identity`, `place` the agent's path or address, `runs` are the agent's own
+    and its controls.
 
     `text_notes` and `label` (`run_label`) are those of the agent's settings, `trained_on` is the result of
     `about.trained_on`.
-
-    `passes` are the runs, grouped by their shared pass over the episodes: [["trained", "constrained"], …].
     """
 
     agent: dict[str, Any]
     place: str
     benchmark: Benchmark
-    passes: list[list[str]]
+    runs: list[str]
     text_notes: dict[str, str] = field(default_factory=dict)
     label: str = AGENT
     trained_on: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def runs(self) -> list[str]:
-        return [run for runs in self.passes for run in runs]
 
     def language(self) -> ActionLanguage:
         return language_settings(self.agent["language"]).build()
@@ -94,6 +83,7 @@ def update_plan(output: Path, plan: Plan) -> None:
 
 
 def _other_settings(plan: Plan) -> dict[str, Any]:
+    split = plan.benchmark.published_split
     return {
         "place": plan.place,
         "shards": str(plan.benchmark.shards),
@@ -101,16 +91,11 @@ def _other_settings(plan: Plan) -> dict[str, Any]:
         "benchmark": plan.benchmark.name,
         "dialect": plan.benchmark.dialect,
         "further_dialects": plan.benchmark.further_dialects,
-        "published_split": _dumped(plan.benchmark.published_split),
-        "passes": plan.passes,
+        "published_split": None if split is None else split.model_dump(mode="json"),
         "text_notes": plan.text_notes,
         "label": plan.label,
         "trained_on": plan.trained_on,
     }
-
-
-def _dumped(split: PublishedSplit | None) -> dict[str, Any] | None:
-    return None if split is None else split.model_dump(mode="json")
 
 
 def predictions_name(run: str) -> str:
@@ -233,8 +218,8 @@ def read_plan(output: Path) -> Plan:
             published_split=others["published_split"],
         )
         agent: dict[str, Any] = {key: identity[key] for key in _OF_AGENT if key in identity}
-        settings = (others[key] for key in ("passes", "text_notes", "label", "trained_on"))
-        plan = Plan(agent, others["place"], benchmark, *settings)
+        settings = (others[key] for key in ("text_notes", "label", "trained_on"))
+        plan = Plan(agent, others["place"], benchmark, identity["runs"], *settings)
     if changed := differences(identity, plan.identity()):
         raise DatasetError(f"{output}: {benchmark.shards} has changed since the start: {'; '.join(changed)}")
     return plan

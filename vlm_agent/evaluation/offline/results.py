@@ -9,18 +9,22 @@ from rich.console import Console
 from vlm_agent.agents import NoAnswerError
 from vlm_agent.agents.llm.client import retry_advice
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.evaluation.identity import AGENT, controls_fact, elements_fact, names_in_tables
-from vlm_agent.evaluation.offline.about import trained_on_fact
-from vlm_agent.evaluation.offline.answer_counts import LISTED, AnswerCounts
+from vlm_agent.evaluation.about import AGENT, controls_fact, elements_fact, names_in_tables, trained_on_fact
 from vlm_agent.evaluation.offline.baselines import NEAREST_ELEMENT
-from vlm_agent.evaluation.offline.parts import Parts
+from vlm_agent.evaluation.offline.parts import LISTED, AnswerCounts, Parts
 from vlm_agent.evaluation.offline.plan import TEXTS, Plan
 from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.report import write_report
 from vlm_agent.evaluation.report.published import published_tables, split_sentences
-from vlm_agent.evaluation.report.terminal import aitz_tables, comparison_table, cost_tables
-from vlm_agent.evaluation.report.unread import example_line, parse_failure_table
+from vlm_agent.evaluation.report.terminal import (
+    aitz_tables,
+    comparison_table,
+    cost_tables,
+    example_line,
+    parse_failure_table,
+)
 from vlm_agent.evaluation.scoring.judged import JudgedSteps
+from vlm_agent.files.console import print_plain
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Results:
     plan: Plan
     scores: Mapping[str, dict]
     gold: Sequence[Prediction]
-    judged: JudgedSteps | None
+    judged: JudgedSteps
     counts: AnswerCounts
 
     def write(self, dataset: ShardDataset, parts: Parts) -> None:
@@ -67,20 +71,20 @@ class Results:
         if lines := self.counts.unwritable:
             head = f"The agent's tokenizer cannot write {len(lines):,} demonstrated actions, so no answer equals them; "
             text = "\n".join([f"{head}metrics.json lists the first {LISTED}:", *(f"  {line}" for line in lines[:5])])
-            console.print(text, highlight=False, markup=False, soft_wrap=True)
+            print_plain(console, text)
         console.print(comparison_table(self._shown, title if benchmark.name is None else f"{benchmark.name}. {title}"))
         for table in (*aitz_tables(self._shown), *cost_tables(self._shown)):
             console.print(table)
         if "published_split" in self._about:
             text = " ".join(split_sentences(published_tables(), self._about))
-            console.print(f"Published numbers: {text.strip()}", highlight=False, markup=False, soft_wrap=True)
+            print_plain(console, f"Published numbers: {text.strip()}")
         console.print(parse_failure_table({name: self.scores[run] for run, name in names.items()}))
         if line := example_line(plan.label, self.scores[AGENT], self.gold, plan.language()):
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+            print_plain(console, line)
         facts = trained_on_fact(plan.trained_on, self._episodes) | elements_fact(plan.agent)
         facts |= controls_fact(plan.agent, plan.runs) | self.counts.printed_facts() | _reach_fact(self.scores)
         for fact, text in facts.items():
-            console.print(f"{fact}: {text}", highlight=False, markup=False, soft_wrap=True)
+            print_plain(console, f"{fact}: {text}")
 
     @property
     def _about(self) -> dict[str, Any]:

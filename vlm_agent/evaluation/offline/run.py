@@ -3,38 +3,43 @@
 An agent answers every step of recorded episodes, each after its demonstrated history.
 
 OUT/plan.json               settings; run the same command again to resume
-OUT/predictions.parquet     the agent's answers; predictions_<run>.parquet for its variants and controls
+OUT/predictions.parquet     the agent's answers; predictions_<run>.parquet for its controls
 OUT/metrics.json            every score of every run
 OUT/report.html
 OUT/parts/                  predictions during the evaluation (see `parts.py`)
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from vlm_agent.agents import Agent, AgentSettings, NoAnswerError
+from vlm_agent.agents import Agent, AgentSettings, Answer, NoAnswerError
 from vlm_agent.agents.agent import Preparation
 from vlm_agent.agents.controls import CONTROLS, controlled, controls_of
 from vlm_agent.agents.loading import load_agent, reported_spending
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import DatasetError, UserError
+from vlm_agent.evaluation.about import (
+    AGENT,
+    about_episodes,
+    agent_identity,
+    elements_fact,
+    names_in_tables,
+    text_origins,
+    trained_on,
+)
 from vlm_agent.evaluation.benchmark import Benchmark
-from vlm_agent.evaluation.costs import cost_per_episode
-from vlm_agent.evaluation.identity import AGENT, agent_identity, elements_fact, names_in_tables
-from vlm_agent.evaluation.offline.about import about_episodes, text_origins, trained_on
-from vlm_agent.evaluation.offline.answer_counts import AnswerCounts
 from vlm_agent.evaluation.offline.baselines import CEILING, MOST_FREQUENT, NEAREST_ELEMENT, reach, without_model
 from vlm_agent.evaluation.offline.loading import LoadedPart, PartWork, default_workers, loaded_parts
-from vlm_agent.evaluation.offline.parts import Parts, lock_output
+from vlm_agent.evaluation.offline.parts import AnswerCounts, Parts, lock_output
 from vlm_agent.evaluation.offline.plan import METRICS, TEXTS, Plan, job, read_plan, update_plan, write_or_verify_plan
 from vlm_agent.evaluation.offline.results import Results, raise_for_failed
-from vlm_agent.evaluation.predictions import predictions_for, read_predictions
+from vlm_agent.evaluation.predictions import Prediction, cost_per_episode, predictions_for, read_predictions
 from vlm_agent.evaluation.scoring.dialects import is_officially_right
-from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
-from vlm_agent.evaluation.scoring.metrics import check_group_names, score
+from vlm_agent.evaluation.scoring.judged import check_group_names, judge_steps
+from vlm_agent.evaluation.scoring.metrics import score
 from vlm_agent.files import write_checked
 from vlm_agent.files.console import Progress
 from vlm_agent.files.jobs import ArrayTask, free_after_errors
@@ -52,13 +57,11 @@ def evaluate(
     output: Path,
     console: Console,
     controls: bool | Sequence[str] = True,
-    variants: Sequence[str] = (),
     task: ArrayTask = ArrayTask(),  # noqa: B008 (frozen)
     workers: int | None = 0,
     readers: Readers | None = None,
 ) -> dict[str, dict] | None:
-    """Scores an agent, its `variants`, the agent under `controls` (all, none or those named), and baselines without
-    a model.
+    """Scores an agent, the agent under `controls` (all, none or those named), and baselines without a model.
 
     Writes to `output` and returns the scores by run. Predictions of an interrupted evaluation are kept; complete
     predictions are scored again, by the scorers and groups of `benchmark`. One `task` of a job array only predicts and
@@ -79,7 +82,7 @@ def evaluate(
         agent_identity(settings, readers, chosen_controls),
         settings.display_name,
         benchmark,
-        passes_of(chosen_controls, variants),
+        [AGENT, *chosen_controls],
         settings.text_notes,
         settings.run_label,
         trained_on(settings, (dataset.ids[index] for index in chosen)),
@@ -89,11 +92,11 @@ def evaluate(
     with free_after_errors(job(output)), lock_output(output, task):
         update_plan(output, plan)
         load = partial(load_agent, settings.in_output(output), console, readers)
-        predict(load, plan.passes, dataset, parts, task, console, workers, plan.label)
+        predict(load, plan.runs, dataset, parts, task, console, workers, plan.label)
         if task.count == 1:
             return _score(plan, dataset, parts, console)
-        failed = sum(len(parts.incomplete(runs, task)) for runs in plan.passes)
-    missing = _count_missing(plan, parts)
+        failed = sum(len(parts.incomplete(run, task)) for run in plan.runs)
+    missing = sum(len(parts.missing(run)) for run in plan.runs)
     task.report(console, missing, "part(s)")
     if failed:
         raise NoAnswerError(
@@ -109,7 +112,7 @@ def finish(output: Path, console: Console) -> dict[str, dict]:
     dataset, chosen = episodes_of(plan.benchmark)
     parts = Parts(output, chosen)
     with lock_output(output, ArrayTask()):
-        if missing := _count_missing(plan, parts):
+        if missing := sum(len(parts.missing(run)) for run in plan.runs):
             raise DatasetError(
                 f"{missing} part(s) in {output} are not predicted yet; wait for the tasks of the job array, or restart "
                 "those that were stopped"
@@ -129,18 +132,9 @@ def episodes_of(benchmark: Benchmark) -> tuple[ShardDataset, list[int]]:
     return dataset, chosen
 
 
-def _count_missing(plan: Plan, parts: Parts) -> int:
-    return sum(len(parts.missing(runs)) for runs in plan.passes)
-
-
-def passes_of(controls: Sequence[str], variants: Sequence[str] = ()) -> list[list[str]]:
-    """The runs of an evaluation, grouped by pass: variants share the agent's pass, every control has its own."""
-    return [[AGENT, *variants], *([run] for run in controls)]
-
-
 def predict(
     load: Callable[[], Agent],
-    passes: Sequence[Sequence[str]],
+    runs: Sequence[str],
     dataset: ShardDataset,
     parts: Parts,
     task: ArrayTask,
@@ -150,36 +144,37 @@ def predict(
 ) -> None:
     """Predicts the missing parts of the task; loads the agent only if a part is missing.
 
-    All passes over a part run one after the other, so its screens are decoded once. `workers` processes decode and
+    All runs answer a part one after the other, so its screens are decoded once. `workers` processes decode and
     prepare screens, for an agent with a `preparation`; 0: this process does; None: as many as suit agent
     and cores. A step that the agent failed to answer is a wrong answer, and its part is predicted again by the next
     evaluation. `label`: the agent's own run in the progress line. Raises UserError for `workers` of an agent that
     cannot use them.
     """
-    missing_by_pass = [(runs, set(parts.incomplete(runs, task))) for runs in passes]
-    numbers = sorted({number for _, missing in missing_by_pass for number in missing})
-    todo = {number: [runs for runs, missing in missing_by_pass if number in missing] for number in numbers}
-    if not todo:
+    missing = {run: set(parts.incomplete(run, task)) for run in runs}
+    numbers = sorted(set().union(*missing.values()))
+    if not numbers:
         return
+    work = [
+        PartWork(number, parts.episodes(number), tuple(run for run in runs if number in missing[run]))
+        for number in numbers
+    ]
     lengths = [len(sizes) for sizes in dataset.screen_sizes]
-    steps = sum(len(runs) * lengths[index] for number, runs in todo.items() for index in parts.episodes(number))
+    steps = sum(len(part.runs) * lengths[index] for part in work for index in part.episodes)
     agent = load().judged_by(is_officially_right)
-    by_pass = {
-        run: controlled(agent, CONTROLS[run]) if run in CONTROLS else agent for run in (runs[0] for runs in passes)
-    }
-    work = [PartWork(number, parts.episodes(number), tuple(runs[0] for runs in todo[number])) for number in numbers]
-    preparations = {first: pass_agent.preparation() for first, pass_agent in by_pass.items()}
-    first_episodes = parts.episodes(numbers[0])[:SAMPLE]
+    agents = {run: controlled(agent, CONTROLS[run]) if run in CONTROLS else agent for run in runs}
+    preparations = {run: one.preparation() for run, one in agents.items()}
+    names, first_episodes = names_in_tables(runs, label), work[0].episodes[:SAMPLE]
     # The processes start before the thread of the progress bar.
     with (
         reported_spending(agent, console, lambda: [dataset[index] for index in first_episodes], steps),
         loaded_parts(dataset, work, preparations, _workers(workers, preparations)) as loaded,
         Progress(console, steps).shown() as progress,
     ):
-        for part in loaded:
-            for runs in todo[part.number]:
-                _predict_part(by_pass[runs[0]], runs, parts, part)
-                progress.advance(sum(map(len, part.episodes)), names_in_tables(runs, label)[runs[0]])
+        for part, of_part in zip(loaded, work, strict=True):
+            for run in of_part.runs:
+                answers = _answers(agents[run], part, part.prepared.get(run))
+                parts.write(run, part.number, list(_rows(part, answers)), AnswerCounts.of(part.episodes, answers))
+                progress.advance(sum(map(len, part.episodes)), names[run])
 
 
 def _workers(chosen: int | None, preparations: Mapping[str, Preparation | None]) -> int:
@@ -191,44 +186,29 @@ def _workers(chosen: int | None, preparations: Mapping[str, Preparation | None])
     return chosen
 
 
-def _predict_part(agent: Agent, runs: Sequence[str], parts: Parts, part: LoadedPart) -> None:
-    """Runs one pass over a part."""
-    first, *variants = runs
-    prepared = part.prepared.get(first)
+def _answers(agent: Agent, part: LoadedPart, prepared: list | None) -> list[list[Answer]]:
+    """The answers to every step of every episode of a part."""
     if prepared is None:
-        by_run = agent.answer_episodes(part.episodes, variants)
-    else:
-        by_run = agent.answer_prepared(prepared, variants)
-    # The first run is written last: its file marks the whole pass as complete.
-    for run, answers_by_episode in reversed(list(zip(runs, by_run, strict=True))):
-        rows = [
-            row
-            for episode, answers in zip(part.episodes, answers_by_episode, strict=True)
-            for row in predictions_for(
-                episode,
-                [one.text for one in answers],
-                [one.action for one in answers],
-                [one.usage for one in answers],
-                [one.box for one in answers],
-            )
-        ]
-        parts.write(run, part.number, rows, AnswerCounts.of(part.episodes, answers_by_episode))
+        return agent.answer_episodes(part.episodes)[0]
+    return agent.answer_prepared(prepared)[0]
+
+
+def _rows(part: LoadedPart, answers_by_episode: Sequence[Sequence[Answer]]) -> Iterator[Prediction]:
+    for episode, answers in zip(part.episodes, answers_by_episode, strict=True):
+        columns = ([getattr(one, name) for one in answers] for name in ("text", "action", "usage", "box"))
+        yield from predictions_for(episode, *columns)
 
 
 def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) -> dict[str, dict]:
     """Judges and scores every run, and writes metrics and report. Returns the scores by run."""
     benchmark, scorers = plan.benchmark, plan.benchmark.scorers
+    judged = {run: judge_steps(parts.merge(run), scorers) for run in plan.runs}
     about = about_episodes(benchmark, dataset, parts.chosen)
     training = {"trained_on": plan.trained_on} if plan.trained_on else {}
-    ids = [dataset.ids[index] for index in parts.chosen]
-    agent_steps: JudgedSteps | None = None
     scores: dict[str, dict] = {}
-    for run in plan.runs:
-        path = parts.merge(run)
-        steps = judge_steps(path, scorers)
-        steps.check_episodes(ids, path)
-        agent_steps = steps if run == AGENT else agent_steps
-        cost = cost_per_episode(path)
+    for run, steps in judged.items():
+        steps.check_episodes([dataset.ids[index] for index in parts.chosen], parts.merged_path(run))
+        cost = cost_per_episode(parts.merged_path(run))
         scores[run] = score(steps, benchmark.episode_groups(), scorers=scorers)
         scores[run] |= {"cost": cost} if cost else {}
         scores[run]["about"] = about | training | parts.counts(run).in_metrics()
@@ -240,7 +220,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         baselines |= reach(gold, plan.language(), benchmark)
     scores |= {run: row | {"about": about | row.get("about", {})} for run, row in baselines.items()}
     write_checked(parts.output / METRICS, scores, indent=2)
-    results = Results(plan, scores, gold, agent_steps, parts.counts(AGENT))
+    results = Results(plan, scores, gold, judged[AGENT], parts.counts(AGENT))
     results.write(dataset, parts)
     results.print(console)
     raise_for_failed([line for run in plan.runs for line in parts.counts(run).failed])

@@ -21,7 +21,7 @@ from vlm_agent.agents.llm.client import retry_advice
 from vlm_agent.agents.loading import load_agent, reported_spending
 from vlm_agent.agents.read_screens import ScreenReader
 from vlm_agent.episodes import Action, Episode
-from vlm_agent.evaluation.identity import (
+from vlm_agent.evaluation.about import (
     AGENT,
     agent_identity,
     context_fact,
@@ -33,17 +33,20 @@ from vlm_agent.evaluation.online.runs import (
     AT_ONCE,
     BASELINES,
     EXPERT,
+    SPLIT,
+    OnlineTask,
     Player,
+    address_of,
     allowed_steps,
     is_done,
+    online_tasks,
     play,
     read_result,
 )
 from vlm_agent.evaluation.online.scores import OVERALL, online_scores
-from vlm_agent.evaluation.online.tasks import SPLIT, OnlineTask, address_of, online_tasks
-from vlm_agent.evaluation.report.online_table import online_tables
+from vlm_agent.evaluation.report.terminal import online_tables
 from vlm_agent.files import read_json, write_checked, write_json
-from vlm_agent.files.console import Progress
+from vlm_agent.files.console import Progress, print_plain
 from vlm_agent.files.jobs import Job, free_after_errors
 from vlm_agent.files.threads import stoppable_pool
 from vlm_agent.screens.understand import Readers
@@ -139,7 +142,7 @@ def evaluate_online(
     console.print(*online_tables(shown))
     facts = elements_fact(identity) | controls_fact(identity, runs) | _context_fact(content["runs"][AGENT])
     for fact, text in facts.items():
-        console.print(f"{fact}: {text}", highlight=False, markup=False, soft_wrap=True)
+        print_plain(console, f"{fact}: {text}")
     return content
 
 

@@ -16,10 +16,7 @@ from markupsafe import Markup
 from vlm_agent.action_languages import ActionLanguage, default_language
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import ACTION_NAMES
-from vlm_agent.evaluation.costs import COST_FORMS
-from vlm_agent.evaluation.predictions import Prediction
-from vlm_agent.evaluation.published_split import is_published_data
-from vlm_agent.evaluation.report.curves import curve
+from vlm_agent.evaluation.predictions import COST_FORMS, Prediction
 from vlm_agent.evaluation.report.gallery import (
     RIGHT_TO_WRONG,
     WRONG_TO_RIGHT,
@@ -31,10 +28,17 @@ from vlm_agent.evaluation.report.gallery import (
     rows_by_id,
 )
 from vlm_agent.evaluation.report.overlay import VIEW_WIDTH
-from vlm_agent.evaluation.report.published import in_subsets, on_the_same_split, published_tables, split_sentences
+from vlm_agent.evaluation.report.published import (
+    in_subsets,
+    is_published_data,
+    on_the_same_split,
+    published_tables,
+    split_sentences,
+)
 from vlm_agent.evaluation.report.tables import (
     comparison_tables,
     confusion_table,
+    curve,
     scorer_tables,
     summary_of_comparison,
     summary_table,

@@ -3,12 +3,17 @@
 The numbers are in `published.yaml`, whose first lines define its keys.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.sources import SIMULATED_DEVICE
+from vlm_agent.datasets.sources.registry import SOURCES
+from vlm_agent.evaluation.benchmark import NOT_STATED, PublishedSplit
 
 _FILE = Path(__file__).with_name("published.yaml")
 
@@ -73,6 +78,41 @@ def on_the_same_split(tables: Sequence[PublishedTable], about: Mapping[str, Any]
 
 def has_published_numbers(benchmark: str | None) -> bool:
     return benchmark is not None and any(table.benchmark == benchmark for table in published_tables())
+
+
+def is_published_data(dataset: ShardDataset) -> bool:
+    """Whether papers print numbers on the data set of these episodes. A simulated phone's episodes have AITW's format,
+    and are known by their device."""
+    source = SOURCES.get(dataset.manifest.get("source", ""))
+    if source is None or not source.is_published:
+        return False
+    devices = dataset.table(["device_type"])["device_type"].unique().to_pylist()
+    return not any(device.startswith(SIMULATED_DEVICE) for device in devices)
+
+
+def compare_split(published: PublishedSplit | None, dataset: ShardDataset, chosen: Iterable[int]) -> dict[str, Any]:
+    """`agrees`: the subsets whose scored episodes are known to be the published ones. `differs`: for each other subset,
+    of the run or published, the reason. `chosen`: indices of the scored episodes.
+
+    The name of a benchmark does not prove it: `--shards` may name any conversion, and a conversion may lack episodes.
+    """
+    ids: dict[str, list[str]] = {}
+    steps: dict[str, int] = {}
+    for index in chosen:
+        subset = dataset.subsets[index]
+        ids.setdefault(subset, []).append(dataset.ids[index])
+        steps[subset] = steps.get(subset, 0) + len(dataset.screen_sizes[index])
+    stated: Mapping[str, int] = {} if published is None else published.episodes
+    reasons = {
+        subset: NOT_STATED
+        if published is None
+        else published.difference(subset, ids.get(subset, []), steps.get(subset, 0))
+        for subset in dict.fromkeys([*ids, *stated])
+    }
+    return {
+        "agrees": [subset for subset, reason in reasons.items() if reason is None],
+        "differs": {subset: reason for subset, reason in reasons.items() if reason is not None},
+    }
 
 
 def split_sentences(tables: Sequence[PublishedTable], about: Mapping[str, Any]) -> tuple[str, str]:

@@ -1,19 +1,23 @@
 """Scores as tables for the terminal.
 
 `comparison_table` has a row for each run, with the official partial match above the strict one. `print_scores` and
-`print_comparison` show one run, or the difference of two, with a row for each scorer.
+`print_comparison` show one run, or the difference of two, with a row for each scorer. `parse_failure_table` and
+`example_line` are about answers that are not an action, `online_tables` about tasks on phones.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vlm_agent.evaluation.costs import COST_FORMS
+from vlm_agent.action_languages import ActionLanguage
+from vlm_agent.agents.endpoint import in_fence
+from vlm_agent.episodes import Screen
+from vlm_agent.evaluation.predictions import COST_FORMS, Prediction
 from vlm_agent.evaluation.scoring.aitz.metrics import MEASURES
 from vlm_agent.evaluation.scoring.measures import SHARES
-from vlm_agent.evaluation.scoring.metrics import headline, shown_sets
+from vlm_agent.evaluation.scoring.metrics import OVERALL, UNPARSED, headline, shown_sets
 from vlm_agent.files.console import new_table
 from vlm_agent.files.pages import words
 
@@ -47,7 +51,7 @@ def aitz_tables(runs: Mapping[str, Mapping]) -> Iterator[Table]:
 
 
 def cost_tables(runs: Mapping[str, Mapping]) -> Iterator[Table]:
-    """Tokens, calls and seconds an episode (`costs.cost_per_episode`) of the runs that report them; none without."""
+    """Tokens, calls and seconds an episode (`predictions.cost_per_episode`) of the runs that report them, or none."""
     costs = {name: scores["cost"] for name, scores in runs.items() if "cost" in scores}
     if costs:
         table = _table("Cost an episode, mean", [_on_lines(name) for name in COST_FORMS])
@@ -152,3 +156,104 @@ def _with_interval(value: float | None, interval: list[float] | None, form: str 
 
 def _count(changed: Mapping[str, list[int]]) -> str:
     return f"{sum(map(len, changed.values()))} in {len(changed)} episodes"
+
+
+MOST_PERCENT = 5.0
+"""An example is shown above this share of parse failures."""
+
+_CHARACTERS = 120
+"""The limit of a shown answer."""
+
+
+def parse_failure_table(runs: Mapping[str, Mapping]) -> Table:
+    """A row for each run of `runs` (results of `metrics.score`): the share of all steps whose answer is not an action,
+    and, if there are any, the numbers of steps without an answer and of answers accepted in a code fence."""
+    counts = {
+        "failed steps": [len(failed_steps(row)) for row in runs.values()],
+        "answers in a code fence": [row["about"].get("fenced_answers", 0) for row in runs.values()],
+    }
+    shown = {column: of_runs for column, of_runs in counts.items() if any(of_runs)}
+    table = new_table("Answers that are not an action", ("", "parse failures, %", *shown))
+    for number, (name, row) in enumerate(runs.items()):
+        cells = (f"{of_runs[number]:,}" for of_runs in shown.values())
+        table.add_row(Text(name), f"{percent_unread(row):.1f}", *cells)
+    return table
+
+
+def example_line(name: str, scores: Mapping, predictions: Iterable[Prediction], language: ActionLanguage) -> str | None:
+    """One answer that is not an action, with the expected one; None up to `MOST_PERCENT`, and if no answer has text."""
+    if percent_unread(scores) <= MOST_PERCENT:
+        return None
+    row = next((row for row in predictions if row.predicted is None and row.text.strip()), None)
+    if row is None:
+        return None
+    expected = language.encode(row.gold, Screen(None, row.elements))
+    hint = "; agent endpoint accepts code fences with code_fences: true" if in_fence(row.text) is not None else ""
+    return (
+        f"{name}: {percent_unread(scores):.1f} % of the answers are not an action. Example: episode "
+        f"{_quoted(row.episode_id)}, step {row.step}: answer {_quoted(row.text)}, expected {_quoted(expected)}{hint}"
+    )
+
+
+def percent_unread(scores: Mapping) -> float:
+    """The percentage of all steps; the `parse_failures` of metrics are a mean over subsets, and count failed steps
+    too."""
+    unparsed = sum(row[UNPARSED] for row in scores["confusion"].values())
+    return 100 * (unparsed - len(failed_steps(scores))) / scores["official"][OVERALL]["steps"]
+
+
+def failed_steps(scores: Mapping) -> list[str]:
+    """A line for each step that the agent failed to answer, such as requests that the server refused."""
+    return [str(line) for line in scores.get("about", {}).get("failed_steps", ())]
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS - 1]}…")
+
+
+_ONLINE_COSTS = (
+    "",
+    "steps",
+    "steps /\nexpert",
+    "no\naction",
+    "seconds\n/ task",
+    "tokens\n/ task",
+    "calls\n/ task",
+    "ends",
+)
+
+
+def online_tables(runs: Mapping[str, Mapping]) -> tuple[Table, Table]:
+    """Success with its interval by subset, and the cost; `runs` maps names to results of `online_scores`."""
+    first = next(iter(runs.values()))
+    columns = [name for name, row in first.items() if row["tasks"]]
+    headers = [column.replace("_", "\n") for column in columns]
+    success = new_table(f"Success on {first[OVERALL]['tasks']} tasks, % (95 % interval below)", ["", *headers])
+    for name, rows in runs.items():
+        success.add_row(Text(name), *(_success(rows[column]) for column in columns))
+    cost = new_table("Cost", _ONLINE_COSTS, left=("ends",))
+    for name, rows in runs.items():
+        cost.add_row(Text(name), *_cost_cells(rows[OVERALL]))
+    return success, cost
+
+
+def _success(row: Mapping) -> Text:
+    if row["success"] is None:
+        return Text("–")
+    low, high = row["interval"]
+    return Text(f"{row['success']:.1f}").append(f"\n{low:.0f}–{high:.0f}", "dim")
+
+
+def _cost_cells(row: Mapping) -> list[str]:
+    cost = row["cost"]
+    tokens = None if cost["tokens_read"] is None else cost["tokens_read"] + cost["tokens_written"]
+    ends = ", ".join(f"{count} {words(reason)}" for reason, count in row["ends"].items())
+    return [
+        _number(row["steps"], ".1f"),
+        _number(row["steps_over_expert"], ".2f"),
+        str(row["unparsed"]),
+        _number(cost["seconds"], ".1f"),
+        _number(tokens, ",.0f"),
+        _number(cost.get("calls"), ".1f"),
+        ends,
+    ]

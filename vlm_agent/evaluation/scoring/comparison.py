@@ -11,7 +11,7 @@ import numpy as np
 
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.scoring.dialects import SCORERS, describe_scorers
-from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
+from vlm_agent.evaluation.scoring.judged import OVERALL, Groups, JudgedSteps, judge_steps, members_of
 from vlm_agent.evaluation.scoring.measures import (
     SHARES,
     SHARES_OF_EPISODES,
@@ -25,7 +25,6 @@ from vlm_agent.evaluation.scoring.measures import (
     quotients,
     resampled,
 )
-from vlm_agent.evaluation.scoring.metrics import OVERALL, Groups, members_of
 from vlm_agent.evaluation.scoring.steps import Steps
 
 

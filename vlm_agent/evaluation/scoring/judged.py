@@ -4,7 +4,7 @@ Every step of every episode must be answered exactly once. A missing answer must
 has inflated published scores.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -14,10 +14,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from vlm_agent.datasets.selection import published_subsets
 from vlm_agent.episodes import is_same_text
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.scoring.dialects import SCORERS, verdicts
 from vlm_agent.evaluation.scoring.steps import Actions, Steps, StepTable, step_tables
+
+OVERALL = "overall"
+"""The name of the mean over the subsets."""
+
+Groups = Mapping[str, Collection[str]]
 
 
 @dataclass(frozen=True)
@@ -103,6 +109,28 @@ def judge_steps(source: "JudgedSteps | Steps", scorers: Sequence[str] = SCORERS)
         },
         right={scorer: np.concatenate([part["right"][scorer] for part in parts]) for scorer in scorers},
     )
+
+
+def members_of(steps: JudgedSteps, groups: Groups | None) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Masks bool (E,) of subsets and groups by name, and the names of those that are subsets with episodes.
+
+    Raises DatasetError if a group has a subset's name.
+    """
+    groups = {} if groups is None else groups
+    check_group_names(groups, steps.subsets)
+    names = dict.fromkeys((*published_subsets(), *sorted(set(steps.subsets))))
+    members = {name: steps.subsets == name for name in names}
+    present = [name for name, mask in members.items() if mask.any()]
+    for name, ids in groups.items():
+        group = set(ids)
+        members[name] = np.array([episode_id in group for episode_id in steps.episode_ids], bool)
+    return members, present
+
+
+def check_group_names(groups: Groups, subsets: Iterable[str]) -> None:
+    """Raises DatasetError if a group has the name of one of `subsets`, of a published one, or of the mean over them."""
+    if duplicates := {OVERALL, *published_subsets(), *subsets} & set(groups):
+        raise DatasetError(f"groups named like a subset: {sorted(duplicates)}; choose other names")
 
 
 _MAX_LISTED_STEPS = 10

@@ -5,17 +5,16 @@ number of gold steps. All shares are percentages; a share without a denominator 
 subset without episodes) is None.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from vlm_agent.datasets.selection import published_subsets
 from vlm_agent.episodes import ACTION_NAMES, shown_action_names
-from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.scoring.aitz.metrics import aitz_rows
 from vlm_agent.evaluation.scoring.dialects import SCORERS, describe_scorers
-from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
+from vlm_agent.evaluation.scoring.judged import OVERALL, Groups, JudgedSteps, judge_steps, members_of
 from vlm_agent.evaluation.scoring.measures import (
     SHARES,
     SHARES_OF_EPISODES,
@@ -31,13 +30,10 @@ from vlm_agent.evaluation.scoring.measures import (
 )
 from vlm_agent.evaluation.scoring.steps import Steps
 
-__all__ = ["OVERALL", "SHARES", "UNPARSED", "headline", "members_of", "overall_weights", "score", "shown_sets"]
+__all__ = ["OVERALL", "SHARES", "UNPARSED", "Groups", "headline", "overall_weights", "score", "shown_sets"]
 
-OVERALL = "overall"
 UNPARSED = "unparsed"
 """The column of the confusion table for answers that are not an action."""
-
-Groups = Mapping[str, Collection[str]]
 
 
 def score(
@@ -109,28 +105,6 @@ def overall_weights(predictions: Sequence[Prediction]) -> np.ndarray:
     _, per_episode, subset_sizes = np.unique(steps.subsets, return_inverse=True, return_counts=True)
     weights = 1 / (steps.lengths * subset_sizes[per_episode] * len(subset_sizes))
     return weights[steps.episode]
-
-
-def members_of(steps: JudgedSteps, groups: Groups | None) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Masks bool (E,) of subsets and groups by name, and the names of those that are subsets with episodes.
-
-    Raises DatasetError if a group has a subset's name.
-    """
-    groups = {} if groups is None else groups
-    check_group_names(groups, steps.subsets)
-    names = dict.fromkeys((*published_subsets(), *sorted(set(steps.subsets))))
-    members = {name: steps.subsets == name for name in names}
-    present = [name for name, mask in members.items() if mask.any()]
-    for name, ids in groups.items():
-        group = set(ids)
-        members[name] = np.array([episode_id in group for episode_id in steps.episode_ids], bool)
-    return members, present
-
-
-def check_group_names(groups: Groups, subsets: Iterable[str]) -> None:
-    """Raises DatasetError if a group has the name of one of `subsets`, of a published one, or of the mean over them."""
-    if duplicates := {OVERALL, *published_subsets(), *subsets} & set(groups):
-        raise DatasetError(f"groups named like a subset: {sorted(duplicates)}; choose other names")
 
 
 def _rows(

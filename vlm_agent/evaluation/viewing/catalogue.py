@@ -15,10 +15,10 @@ from vlm_agent.agents.controls import CONTROLS
 from vlm_agent.datasets.sources.traces import HEADING, read_trace
 from vlm_agent.drawing.contact_sheet import outcomes_in_words
 from vlm_agent.errors import UserError
-from vlm_agent.evaluation.identity import names_in_tables
+from vlm_agent.evaluation.about import names_in_tables
 from vlm_agent.evaluation.offline.plan import predictions_name, recorded_name
 from vlm_agent.evaluation.online.runs import BASELINES, RESULT
-from vlm_agent.evaluation.report.unread import failed_steps
+from vlm_agent.evaluation.report.terminal import failed_steps
 from vlm_agent.files import read_checked
 from vlm_agent.files.pages import words
 from vlm_agent.models.run_layout import RECIPE_FILE as RECIPE

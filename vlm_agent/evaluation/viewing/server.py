@@ -30,7 +30,7 @@ from vlm_agent.errors import UserError
 from vlm_agent.evaluation.report.page import page_style
 from vlm_agent.evaluation.viewing.asking import MOST_BYTES, Asking
 from vlm_agent.evaluation.viewing.catalogue import MOST_ENTRIES, entries_in, success_of, trained_runs
-from vlm_agent.files.console import stopped_by_signals
+from vlm_agent.files.console import print_plain, stopped_by_signals
 from vlm_agent.files.pages import page_environment
 from vlm_agent.files.pages.loopback import LoopbackHandler, LoopbackServer, Refusal
 
@@ -62,12 +62,7 @@ def view(output: Path, agent: str | None, port: int, console: Console) -> None:
         asking = None if settings is None else Asking(settings.in_output(replies), console)
         server = stack.enter_context(ViewServer(output, asking, port))
         stack.enter_context(stopped_by_signals())
-        console.print(
-            f"View of {output}: open {server.address} in a browser on this machine; Ctrl-C ends it",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        print_plain(console, f"View of {output}: open {server.address} in a browser on this machine; Ctrl-C ends it")
         server.serve_forever()
 
 

@@ -1,15 +1,20 @@
-"""The scores of an evaluation folder, offline or online, for the model card of the run that it evaluated."""
+"""The scores of an evaluation folder, offline or online, for the model card of the run that it evaluated.
+
+The command on the card evaluates the model with the settings that decided the scores: another run of it has the same
+identity (`offline.plan.Plan.identity`). What no option can set stands in a file that the command names in capitals, and
+the notes of the scores have the content of that file.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlm_agent.agents.controls import CONTROLS
+from vlm_agent.agents.controls import CONTROLS, controls_of
+from vlm_agent.agents.loading import agent_settings
 from vlm_agent.datasets.shards.dataset import MANIFEST, manifest_digest, read_manifest, title_of
 from vlm_agent.errors import DatasetError
-from vlm_agent.evaluation.card_command import offline_command, online_command
-from vlm_agent.evaluation.identity import AGENT
-from vlm_agent.evaluation.offline.about import trained_on_fact
+from vlm_agent.evaluation.about import AGENT, READ_ELEMENTS, trained_on_fact
 from vlm_agent.evaluation.offline.plan import PLAN, job
 from vlm_agent.evaluation.online.evaluate import ONLINE
 from vlm_agent.evaluation.scoring.dialects import SCORERS
@@ -17,6 +22,7 @@ from vlm_agent.evaluation.scoring.metrics import OVERALL
 from vlm_agent.files import parsing, read_checked
 from vlm_agent.models.card.card import Scores, Share
 from vlm_agent.models.run_layout import checked
+from vlm_agent.recipe.yaml_file import label, read_mapping, shipped_files
 
 _DAMAGED = "run the same evaluate command again"
 _MEASURES = {"partial_match": "partial match", "complete_match": "complete match"}
@@ -118,3 +124,80 @@ def _check_agent(folder: Path, identity: Mapping[str, Any], digest: str) -> None
             f"{folder} evaluated another model, or this one before it changed; name an output of `vlm-agent evaluate "
             "--checkpoint` with this run"
         )
+
+
+_OUTPUT = ("--output", "OUT")
+_BENCHMARK_FILE = "BENCHMARK.yaml"
+
+
+@dataclass(frozen=True)
+class CardCommand:
+    """`words`: the command. `notes`: the content of each file that it names in capitals."""
+
+    words: list[str]
+    notes: tuple[str, ...] = ()
+
+
+def offline_command(run: str, name: str, plan: Mapping[str, Any]) -> CardCommand:
+    """`run`: the run folder, `name`: what the command calls it, `plan`: the content of plan.json."""
+    described, others = plan["described"], plan["given"]
+    agent = _agent(run, name, described)
+    benchmark = _benchmark(others["benchmark"], described.get("draw"))
+    words = [*agent, *benchmark.words, "--shards", others["shards"], "--split", described["split"]]
+    words += [] if described["limit"] is None else ["--limit", str(described["limit"])]
+    words += _controls(described, [name for name in described["runs"] if name != AGENT])
+    return CardCommand(["vlm-agent", "evaluate", *words, *_OUTPUT], benchmark.notes)
+
+
+def online_command(run: str, name: str, about: Mapping[str, Any], controls: Sequence[str]) -> CardCommand:
+    """`about`: that of online.json, `controls`: those of its runs."""
+    agent = _agent(run, name, about)
+    words = ["--tasks", str(about["tasks"]), "--seed", str(about["seed"])]
+    words += ["--long-screens"] if about.get("long_screens") else []
+    return CardCommand(["vlm-agent", "evaluate", "--online", *agent, *words, *_controls(about, controls), *_OUTPUT])
+
+
+def _agent(run: str, name: str, identity: Mapping[str, Any]) -> list[str]:
+    """The options that select the agent, with its elements."""
+    settings = agent_settings(checkpoint=run)
+    fields = type(settings).model_fields
+    changed = {key: value for key, value in identity["agent"].items() if key in fields and value != fields[key].default}
+    elements = ["--elements", "read"] if READ_ELEMENTS in identity else []
+    words = [word for key, value in changed.items() for word in (f"--agent.{key}", _value(value))]
+    return ["--checkpoint", name, *words, *elements]
+
+
+def _benchmark(name: str | None, draw: Mapping[str, Any] | None) -> CardCommand:
+    """The benchmark file of this name that comes with the package, or for a draw of another one its keys."""
+    if name is not None and (path := _shipped(name, draw)) is not None:
+        return CardCommand(["--benchmark", path])
+    if not draw:
+        return CardCommand([])
+    content = {"name": name, "about": "…", "source": "…"} | dict(draw)
+    return CardCommand(["--benchmark", _BENCHMARK_FILE], (_note(_BENCHMARK_FILE, content),))
+
+
+def _shipped(name: str, draw: Mapping[str, Any] | None) -> str | None:
+    from vlm_agent.evaluation.benchmark import Benchmark
+
+    for path in shipped_files():
+        if path.parent.name == "eval" and (content := read_mapping(path, DatasetError)).get("name") == name:
+            return label(path) if Benchmark.model_validate(content).draw == (draw or {}) else None
+    return None
+
+
+def _controls(identity: Mapping[str, Any], chosen: Sequence[str]) -> list[str]:
+    every = controls_of(identity["text_inputs"])
+    if tuple(chosen) == every:
+        return []
+    return ["--controls", *(chosen or ("none",))]
+
+
+def _note(file: str, content: Mapping[str, Any]) -> str:
+    return f"{file}: " + ", ".join(f"{key}: {_value(value)}" for key, value in content.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
