@@ -1,6 +1,6 @@
 """The command on a model card: it evaluates the model with the settings that decided the scores.
 
-Another run of it has the same identity (`offline.plan.Plan.identity`). What no option can set stands in a file that the
+Another run of it has the same identity (`Plan.identity`). What no option can set stands in a file that the
 command names in capitals, and `notes` has the content of that file.
 """
 
