@@ -15,26 +15,93 @@ from vlm_agent.agents.controls import GREY
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import RecipeError
+from vlm_agent.models.cost import CostModel, Workload
 from vlm_agent.models.features import load_trained_extractor
 from vlm_agent.models.features.store import FeatureStore, extraction_remedy
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.model import FeatureSettings
 from vlm_agent.sentences import Sentence
-from vlm_agent.sentences.steps import PHRASES, StepSentences, TooLongError, step_sentences
-from vlm_agent.sentences.thoughts import controlled_texts, headed
+from vlm_agent.sentences.notes import HeadedNotes, training_notes
+from vlm_agent.sentences.steps import PHRASES, StepSentences, TooLongError
 from vlm_agent.sentences.windows import Window
 from vlm_agent.training.data.data_module import LISTED, Note, Unwritable
 from vlm_agent.training.data.lengths import Counter, Counts, Row, counted, tokenizer_digest
-from vlm_agent.training.data.missing_texts import check_texts, missing_texts
-from vlm_agent.training.data.sentence_kinds.chain_pass import ChainPass, note_on_sources
-from vlm_agent.training.data.sentence_kinds.kind import SentenceKind, listed
-from vlm_agent.training.data.stream import Item
+from vlm_agent.training.data.sentence_kinds.kind import PassCounts, SentenceKind, check_notes, listed, missing_notes
+from vlm_agent.training.data.stream import Item, RowSize
 
 _GREY_SCREEN = np.full((448, 224, 3), GREY, np.uint8)
 """Extractors resize a screen, so a grey one of any size has the same features."""
 
 
 _STEPS = ("source", "dropped", "cut", "target", "is_writable", "is_learned", "elements", "missing")
+
+
+def note_on_sources(steps: np.ndarray, limit: int, described: bool) -> Note:
+    """How many sources are too long. `steps`: rows of `ChainOfActionsKind.counts` that are learned. `limit`:
+    `data.max_source_tokens`. `described`: whether what follows the goal is the description of the screen."""
+    total, shorter, cut = len(steps), int((steps["dropped"] > 0).sum()), int((steps["cut"] > 0).sum())
+    lost, lost_tokens = int(steps["dropped"].sum()), int(steps["cut"].sum())
+    after_goal = "screen description" if described else "texts (screen description, result)"
+    line = (
+        f"sources of at most {limit} tokens: of {total:,}, {shorter:,} ({shorter / total:.1%}) lose earlier "
+        f"actions, {lost:,} in all; {cut:,} ({cut / total:.1%}) lose the end of their {after_goal}"
+    )
+    figures: dict[str, Any] = {
+        "sources": total,
+        "lose_actions": shorter,
+        "actions_lost": lost,
+        "lose_description": cut,
+        "description_tokens_lost": lost_tokens,
+        "mean_tokens": float(steps["source"].mean()),
+        "max_tokens": int(steps["source"].max()),
+    }
+    return Note("truncated_sources", line, figures)
+
+
+@dataclass(frozen=True)
+class ChainPass(PassCounts):
+    """`source_tokens`, `target_tokens`: mean and maximum. `largest_sentence`: the workload of the longest source with
+    the longest target."""
+
+    source_tokens: tuple[float, int]
+    target_tokens: tuple[float, int]
+    largest_sentence: Workload
+
+    @classmethod
+    def of(cls, steps: np.ndarray, cost: CostModel, vectors: np.ndarray) -> "ChainPass":
+        """`steps`: rows of `ChainOfActionsKind.counts` that are learned. `vectors`: int64 (N,), the feature vectors of
+        each."""
+        source, target = steps["source"], steps["target"]
+        longest = int(source.max()), int(target.max())
+        return cls(
+            episodes=len(np.unique(steps["episode"])),
+            sentences=len(steps),
+            longest=int((source + target).max()),
+            actions=len(steps),
+            load=_workload(cost, source, target, vectors),
+            source_tokens=(float(source.mean()), longest[0]),
+            target_tokens=(float(target.mean()), longest[1]),
+            largest_sentence=_workload(cost, np.array(longest[:1]), np.array(longest[1:]), vectors.max(keepdims=True)),
+        )
+
+    def rows(self) -> dict[str, str]:
+        return {
+            "tokens a source": _mean_and_maximum(*self.source_tokens),
+            "tokens a target": _mean_and_maximum(*self.target_tokens),
+        }
+
+    def largest_row(self, size: RowSize) -> Workload:
+        return self.largest_sentence * (size.sentences or 1)
+
+
+def _mean_and_maximum(mean: float, most: int) -> str:
+    return f"{mean:,.0f} (at most {most:,})"
+
+
+def _workload(cost: CostModel, source: np.ndarray, target: np.ndarray, vectors: np.ndarray) -> Workload:
+    """The work of a batch of these lengths (N,), without padding."""
+    counts = {"source_lengths": source, "target_lengths": target, "feature_counts": vectors}
+    return cost.workload({name: column.tolist() for name, column in counts.items()})
 
 
 class ChainOfActionsKind(SentenceKind):
@@ -44,12 +111,12 @@ class ChainOfActionsKind(SentenceKind):
 
     @classmethod
     def phrases_of(cls, data: DataRecipe) -> tuple[str, ...]:
-        return (*cls.phrases, *(headed.PHRASES if data.coat.is_on else ()))
+        return (*cls.phrases, *(HeadedNotes.PHRASES if data.notes else ()))
 
     @cached_property
     def sentences(self) -> StepSentences:
         recipe = self.run.recipe
-        return step_sentences(self.run.tokenizer, recipe.action_language.build(), recipe.data)
+        return StepSentences.of(self.run.tokenizer, recipe.action_language.build(), recipe.data)
 
     @property
     def feature_settings(self) -> FeatureSettings:
@@ -86,14 +153,14 @@ class ChainOfActionsKind(SentenceKind):
     def counts(self) -> Counts:
         """The steps of the episodes of the run: tokens of `source` and `target`, the earlier actions that the source
         has `dropped` and the tokens that it has `cut`, whether the action `is_writable`, and whether it also fits into
-        a target and so `is_learned`, the number of `elements`, and the texts that are `missing`."""
+        a target and so `is_learned`, the number of `elements`, and the notes that are `missing`."""
         return self._counted(self.shards, self.episodes)
 
     def _counted(self, shards: ShardDataset, episodes: Sequence[int]) -> Counts:
-        """`episodes`: ascending numbers. Raises RecipeError for texts and elements that the sentences need."""
+        """`episodes`: ascending numbers. Raises RecipeError for notes and elements that the sentences need."""
         counts = counted(shards, episodes, Counter(self._count, (), _STEPS, self._identity))
         steps = counts.steps
-        check_texts(steps["missing"], steps, shards, self.run.recipe.data)
+        check_notes(steps, shards, self.run.recipe.data)
         if self.sentences.elements and len(steps) and not steps["elements"].any():
             raise RecipeError(
                 f"data.elements is true, and none of {len(steps):,} steps in {shards.directory} has elements; choose "
@@ -109,10 +176,10 @@ class ChainOfActionsKind(SentenceKind):
 
     def _count(self, episode: Episode) -> tuple[list[Row], list[Row]]:
         data, sentences = self.run.recipe.data, self.sentences
-        missing = missing_texts(episode, data)
+        missing = missing_notes(episode, data)
         if any(missing):
             return [], [(0,) * (len(_STEPS) - 1) + (lacks,) for lacks in missing]
-        known = controlled_texts(episode, sentences.thoughts.parts, data.control)
+        known = training_notes(episode, sentences.notes, data.control)
         rows: list[Row] = []
         for number, step in enumerate(known.steps):
             at, place = step_at(known, number, self._hides_history)
@@ -163,7 +230,7 @@ class ChainOfActionsKind(SentenceKind):
         return listed(self.shards, self.counts.steps[self.counts.steps["is_writable"] == 0])
 
     def notes(self) -> list[Note]:
-        described = self.sentences.elements or not self.sentences.thoughts.parts.read
+        described = self.sentences.elements or not self.sentences.notes.read_names
         truncated = note_on_sources(self._learned, self.sentences.max_source_tokens, described)
         return [truncated, *self._long_targets()]
 
@@ -235,7 +302,7 @@ class Steps:
         assert item.window is not None  # noqa: S101 (an item of `StepItems`)
         number = item.window.first_supervised
         episode, stored = self.shards.without_pixels(item.episode), self.features.steps(self.shards, item.episode)
-        episode = controlled_texts(episode, self.sentences.thoughts.parts, self.control)
+        episode = training_notes(episode, self.sentences.notes, self.control)
         at, place = step_at(episode, number, self.control == "no_history")
         seen = [number - place + each for each in self.sentences.screen_numbers(place)]
         screens = [stored[each] if self.grey is None else self.grey for each in seen]

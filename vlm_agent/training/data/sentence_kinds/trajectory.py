@@ -1,5 +1,6 @@
 """Whole trajectories, windows of them, or single steps after their past (`sentences/trajectory.py`)."""
 
+import collections
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,23 +12,89 @@ import numpy as np
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode, Step
 from vlm_agent.errors import RecipeError
+from vlm_agent.models.cost import Workload, causal_pairs
 from vlm_agent.models.family import context_of
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import label_elements
+from vlm_agent.sentences.notes import training_notes
 from vlm_agent.sentences.segments import Segment, supervised_length
-from vlm_agent.sentences.thoughts import controlled_texts
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import TooLongError, Window, single_steps, windows
 from vlm_agent.training.data.data_module import Note, Unwritable
 from vlm_agent.training.data.lengths import Counter, Counts, Row, counted, tokenizer_digest
-from vlm_agent.training.data.missing_texts import check_texts, missing_texts
-from vlm_agent.training.data.references import note_on_identical_goals
-from vlm_agent.training.data.sentence_kinds.kind import EMPTY_CELLS_NAMED, SentenceKind, listed
-from vlm_agent.training.data.sentence_kinds.trajectory_pass import TrajectoryPass, count_trajectories
+from vlm_agent.training.data.sentence_kinds.kind import (
+    EMPTY_CELLS_NAMED,
+    PassCounts,
+    SentenceKind,
+    check_notes,
+    listed,
+    missing_notes,
+)
 from vlm_agent.training.data.stream import Item
 
 _SENTENCES = ("first", "first_supervised", "last", "tokens", "supervised", "actions")
-_STEPS = ("screen", "thoughts", "plans", "is_writable", "elements", "missing")
+_STEPS = ("screen", "notes", "is_writable", "elements", "missing")
+
+
+@dataclass(frozen=True)
+class TrajectoryPass(PassCounts):
+    """`screen_tokens`: minimum, mean and maximum of a screen. `over_budget`: episodes that are split into `windows`."""
+
+    over_budget: int
+    windows: int
+    screen_tokens: tuple[int, float, int]
+
+    def rows(self) -> dict[str, str]:
+        fewest, mean, most = self.screen_tokens
+        return {
+            "over the budget": f"{self.over_budget:,} episodes, cut into {self.windows:,} windows"
+            if self.over_budget
+            else "none",
+            "tokens a screen": f"{mean:,.0f}" if fewest == most else f"{mean:,.0f} ({fewest:,} to {most:,})",
+        }
+
+
+def count_trajectories(
+    sentences: np.ndarray, steps: np.ndarray, sizes: np.ndarray, is_by_step: bool = False
+) -> TrajectoryPass:
+    """`sentences`, `steps`: rows of `TrajectoryKind.counts`, sentences in the order of the steps. `sizes`: int64
+    (S, 2), (height, width) of each step's screen as the model sees it. `is_by_step`: each step is a sentence, which is
+    no split at a budget."""
+    begins = np.searchsorted(steps["episode"], sentences["episode"])
+    first, last = begins + sentences["first"], begins + sentences["last"]
+    times = _times_read(first, last, len(steps))
+    parts = np.unique(sentences["episode"], return_counts=True)[1]
+    cut = parts[:0] if is_by_step else parts[parts > 1]
+    read = steps["screen"][times > 0]
+    return TrajectoryPass(
+        episodes=len(parts),
+        over_budget=len(cut),
+        windows=int(cut.sum()),
+        sentences=len(sentences),
+        longest=int(sentences["tokens"].max()),
+        actions=int(sentences["actions"].sum()),
+        screen_tokens=(int(read.min()), float(np.average(steps["screen"], weights=times)), int(read.max())),
+        load=Workload(
+            tokens=int(sentences["tokens"].sum()),
+            pairs=causal_pairs(sentences["tokens"]),
+            supervised=int(sentences["supervised"].sum()),
+            screens=_count_sizes(sizes, times),
+        ),
+    )
+
+
+def _times_read(first: np.ndarray, last: np.ndarray, steps: int) -> np.ndarray:
+    """int64 (steps,): the number of sentences that contain each step."""
+    changes = np.bincount(first, minlength=steps + 1) - np.bincount(last, minlength=steps + 1)
+    return np.cumsum(changes)[:-1]
+
+
+def _count_sizes(sizes: np.ndarray, times: np.ndarray) -> collections.Counter[tuple[int, int]]:
+    different, which = np.unique(sizes, axis=0, return_inverse=True)
+    counts = np.bincount(which.ravel(), times).astype(np.int64)
+    return collections.Counter(
+        {tuple(size): count for size, count in zip(different.tolist(), counts.tolist(), strict=True) if count}
+    )
 
 
 class TrajectoryKind(SentenceKind):
@@ -38,15 +105,15 @@ class TrajectoryKind(SentenceKind):
         """The sentences and steps of the episodes of the run.
 
         Sentences have their steps as in `Window`, `tokens`, `supervised` tokens and supervised `actions`. Steps have
-        the tokens of the `screen`, of learned `thoughts` and `plans`, whether the action `is_writable`, the number of
-        `elements`, and the texts that are `missing` (`missing_texts`).
+        the tokens of the `screen` and of learned `notes`, whether the action `is_writable`, the number of `elements`,
+        and the notes that are `missing` (`missing_notes`).
         """
         return self._counted(self.shards, self.episodes)
 
     def _counted(self, shards: ShardDataset, episodes: Sequence[int]) -> Counts:
-        """`episodes`: ascending numbers. Raises RecipeError for texts and elements that the sentences need."""
+        """`episodes`: ascending numbers. Raises RecipeError for notes and elements that the sentences need."""
         counts = counted(shards, episodes, Counter(self._count, _SENTENCES, _STEPS, self._identity))
-        check_texts(counts.steps["missing"], counts.steps, shards, self.run.recipe.data)
+        check_notes(counts.steps, shards, self.run.recipe.data)
         sentences = self.run.sentences
         if sentences.as_html and not sentences.grey and len(counts.steps) and not counts.steps["elements"].any():
             raise RecipeError(
@@ -63,7 +130,7 @@ class TrajectoryKind(SentenceKind):
         return [recipe.data.sentences, repr(about), *settings, tokenizer_digest(sentences.tokenizer)]
 
     def _count(self, episode: Episode) -> tuple[list[Row], list[Row]]:
-        missing = missing_texts(episode, self.run.recipe.data)
+        missing = missing_notes(episode, self.run.recipe.data)
         steps: list[Row] = [
             (*self._measured(step), len(step.elements), lacks)
             for step, lacks in zip(episode.steps, missing, strict=True)
@@ -79,13 +146,12 @@ class TrajectoryKind(SentenceKind):
             items.append((window.first, window.first_supervised, window.last, window.tokens, supervised, actions))
         return items, steps
 
-    def _measured(self, step: Step) -> tuple[int, int, int, bool]:
-        """The tokens of a step's screen, thoughts and plans, and whether its action is writable."""
+    def _measured(self, step: Step) -> tuple[int, int, bool]:
+        """The tokens of a step's screen and learned notes, and whether its action is writable."""
         sentences, language = self.run.sentences, self.run.sentences.language
         screen = sentences.length([sentences.shown(step)])
-        thoughts = sum(map(sentences.count, sentences.thoughts.learned(step.notes)))
-        plans = sum(map(sentences.count, sentences.thoughts.plans.learned(step.notes)))
-        return screen, thoughts, plans, sentences.writes(language.encode(step.action, step.screen))
+        notes = sum(map(sentences.count, sentences.notes.learned(step.notes)))
+        return screen, notes, sentences.writes(language.encode(step.action, step.screen))
 
     def _cut(self, episode: Episode, write: "Trajectories") -> list[Window]:
         """The sentences of an episode. Raises RecipeError for one that is too long."""
@@ -127,13 +193,10 @@ class TrajectoryKind(SentenceKind):
         return listed(self.shards, self.counts.steps[self.counts.steps["is_writable"] == 0])
 
     def notes(self) -> list[Note]:
-        data, steps = self.run.recipe.data, self.counts.steps
-        found = {"thoughts": ("coat", data.coat.max_tokens), "plans": ("plan", data.plan.max_tokens)}
-        notes = [
-            note for name, about in found.items() if (note := _note_on_long(name, *about, steps[name])) is not None
-        ]
+        data, tokens = self.run.recipe.data, self.counts.steps["notes"]
+        notes = [_note_on_long(tokens, data.max_note_tokens)] if (tokens > data.max_note_tokens).any() else []
         if data.references is not None:
-            notes.append(note_on_identical_goals(self.run.sentences, self.shards, self.episodes))
+            notes.append(_note_on_identical_goals(self.run.sentences, self.shards, self.episodes))
         return notes
 
     def digest(self) -> bytes:
@@ -183,17 +246,26 @@ class TrajectoryKind(SentenceKind):
         return count_trajectories(chosen, counts.steps, np.array(fitted, np.int64), self._is_by_step)
 
 
-def _note_on_long(name: str, section: str, limit: int, tokens: np.ndarray) -> Note | None:
-    """`tokens`: int64 (S,), of the texts that an agent writes in at most `limit` tokens."""
-    count = int((tokens > limit).sum())
-    if not count:
-        return None
-    figures = {"count": count, "steps": len(tokens), "max_tokens": int(tokens.max())}
+def _note_on_long(tokens: np.ndarray, limit: int) -> Note:
+    """`tokens`: int64 (S,), of the notes that an agent writes in at most `limit` tokens."""
+    figures = {"count": int((tokens > limit).sum()), "steps": len(tokens), "max_tokens": int(tokens.max())}
     line = (
-        f"{count:,} of {len(tokens):,} steps have {name} of more than data.{section}.max_tokens ({limit}), at most "
-        f"{figures['max_tokens']}: an agent cannot write them whole"
+        f"{figures['count']:,} of {len(tokens):,} steps have notes of more than data.max_note_tokens ({limit}), at "
+        f"most {figures['max_tokens']}: an agent cannot write them whole"
     )
-    return Note(f"long_{name}", line, figures)
+    return Note("long_notes", line, figures)
+
+
+def _note_on_identical_goals(sentences: TrajectorySentences, shards: ShardDataset, episodes: Sequence[int]) -> Note:
+    """How many episodes of the run have a reference with their own goal."""
+    goals = shards.table(["goal"], episodes)["goal"].to_pylist()
+    ids = [shards.ids[number] for number in episodes]
+    same = sum(bool(sentences.references.has_goal(goal, one)) for goal, one in zip(goals, ids, strict=True))
+    text = (
+        f"{same:,} of {len(ids):,} episodes ({100 * same / len(ids):.1f} %) have a reference with an identical goal "
+        "(data.references)"
+    )
+    return Note("references", text, {"episodes": len(ids), "with_an_identical_goal": same})
 
 
 @dataclass(frozen=True)
@@ -224,12 +296,12 @@ class Trajectories:
         """The sentence of steps `first` … `last`-1 of a whole episode; only these need pixels. Actions from
         step `first_supervised` on are supervised."""
         if self._has_past:
-            whole = controlled_texts(episode, self.sentences.thoughts.parts, self.control)
+            whole = training_notes(episode, self.sentences.notes, self.control)
             return self.sentences.step_segments(whole, first_supervised, with_swipe_targets=True)
         # Without history, a step is the first of its episode.
         start = first if self.control == "no_history" else 0
         known = replace(episode, steps=episode.steps[start:last])
-        known = controlled_texts(known, self.sentences.thoughts.parts, self.control)
+        known = training_notes(known, self.sentences.notes, self.control)
         return self.sentences.segments(
             known, first - start, first_supervised_step=first_supervised - start, with_swipe_targets=True
         )
