@@ -4,7 +4,7 @@
         [--parts runs thoughts online]
 
 Families: `phone_vlm`, the tiny phone VLM with LoRA on 600 trajectories (recipes/phone_vlm_tiny_lora.yaml), and
-`auto_ui` (recipes/auto_ui_tiny.yaml, its own number of steps). Rows, by `data.coat`:
+`auto_ui` (recipes/auto_ui_tiny.yaml, its own number of steps). Rows, by `data.notes`:
 
     row 1             no texts
     row 3             the result of the previous action (AR) is read
@@ -39,7 +39,7 @@ from studies.ablation.data import make_data
 from studies.ablation.figures import FLOOR, STUDENT, controls_of, floor, floors, summary, write
 from studies.ablation.runs import Run, about, add_options, by_arm, complete_all, parsed, place_output
 from studies.ablation.tables import cell_of, show, show_rows
-from studies.coat.arms import FAMILIES, ROWS, coat_of, run_of
+from studies.coat.arms import FAMILIES, ROWS, notes_of, run_of
 from studies.coat.figures import BASELINES, CONTROLS, FIGURES, PROGRESS, differences, figures_of
 from studies.coat.thoughts import WRITTEN, written
 
@@ -92,7 +92,7 @@ def runs_of(options: argparse.Namespace) -> list[Run]:
 def recorded_run(family: str, row: str, seed: int, options: argparse.Namespace) -> Run:
     run = run_of(family, row, seed, options)
     derived = {FLOOR: floor} if "grey_screens" in run.controls else {}
-    if coat_of(run).think and coat_of(run).action:
+    if {"think", "action"} <= set(notes_of(run)):
         derived[WRITTEN] = written
     return replace(run, records=options.records, kept=tuple(FIGURES.values()), derived=derived)
 

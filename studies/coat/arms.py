@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from studies.ablation.runs import ROOT, Run, folder_name, recipe_digest, stored_features
-from vlm_agent.recipe.data import CoatRecipe
+from vlm_agent.recipe.notes import NoteUse
 from vlm_agent.recipe.run import read_recipe
 
 BENCHMARK = Path(__file__).with_name("simulated_phone.yaml")
@@ -28,27 +28,27 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Row:
-    """`parts`: those of `data.coat` that are on. `keys`: further overrides of the recipe. `controls`: those
+    """`notes`: the preset of `data.notes`. `keys`: further overrides of the recipe. `controls`: those
     that the evaluation also scores."""
 
-    parts: tuple[str, ...] = ()
+    notes: str = "coat_1"
     keys: tuple[str, ...] = ()
     controls: tuple[str, ...] = ()
 
     @property
     def all_keys(self) -> tuple[str, ...]:
-        return tuple(word for part in self.parts for word in (f"--data.coat.{part}", "true")) + self.keys
+        return ("--data.notes", self.notes, *self.keys)
 
 
 SHUFFLED = ("--data.control", "shuffled_results")
 ROWS = {
     "row 1": Row(controls=("grey_screens", "no_history")),
-    "row 3": Row(("result",), controls=("shuffled_results",)),
-    "row 9": Row(("result", "think", "action"), controls=("shuffled_results",)),
-    "row 10": Row(("screen", "result", "think", "action")),
+    "row 3": Row("coat_3", controls=("shuffled_results",)),
+    "row 9": Row("coat_9", controls=("shuffled_results",)),
+    "row 10": Row("coat_10"),
     # The language `named` writes the name of what a tap touches, which is half an action description.
     "row 1, binned": Row(keys=("--action_language", "{name: binned}")),
-    "row 3, shuffled": Row(("result",), SHUFFLED),
+    "row 3, shuffled": Row("coat_3", SHUFFLED),
 }
 """The language of all other rows is that of the recipe: `named` for phone_vlm, `auto_ui` for auto_ui."""
 
@@ -83,9 +83,9 @@ def run_of(family: str, row: str, seed: int, options: Namespace) -> Run:
     )
 
 
-def coat_of(run: Run) -> CoatRecipe:
-    """The texts that a run reads and learns."""
-    return read_recipe(run.recipe, _overrides(run.keys)).data.coat
+def notes_of(run: Run) -> dict[str, NoteUse]:
+    """The notes that a run reads and learns."""
+    return read_recipe(run.recipe, _overrides(run.keys)).data.notes
 
 
 def _overrides(keys: tuple[str, ...]) -> dict[str, str]:

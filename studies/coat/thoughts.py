@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from statistics import mean
 
 from studies.ablation.runs import Run
-from studies.coat.arms import coat_of
+from studies.coat.arms import notes_of
 from studies.simulated_phone.texts import BUTTONS, contradictions
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action, ActionKind, Step, UiElement, element_at
 from vlm_agent.evaluation.predictions import Prediction, read_predictions
 from vlm_agent.evaluation.scoring.dialects import verdicts
 from vlm_agent.recipe.run import read_recipe
-from vlm_agent.sentences.thoughts import HeadedThoughts, LineThoughts
+from vlm_agent.sentences.notes import HeadedNotes, NoteLines
 
 SCORER = "coat_point"
 WRITTEN = "thoughts"
@@ -46,8 +46,8 @@ def written(run: Run) -> dict:
 
 def thoughts_of(run: Run) -> Iterator[Thought]:
     """The thoughts of a finished run that learns AT and AD, in the order of its predictions."""
-    kinds = {"trajectory": LineThoughts, "chain_of_actions": HeadedThoughts}
-    thoughts = kinds[read_recipe(run.recipe).data.sentences](coat_of(run))
+    kinds = {"trajectory": NoteLines, "chain_of_actions": HeadedNotes}
+    thoughts = kinds[read_recipe(run.recipe).data.sentences](notes_of(run))
     steps = read_predictions(run.evaluation / "predictions.parquet")
     for step, right in zip(steps, verdicts(steps, (SCORER,))[SCORER].tolist(), strict=True):
         texts, action_text = thoughts.split(step.text)

@@ -8,7 +8,7 @@ the tiny text model (recipes/text_tiny.yaml) for 400, and is scored on 100 test 
 the same 250 demonstrations. The data is `vlm-agent simulate --thoughts`, made at the first run. Goals that need memory
 are scored on about 40 test episodes of another seed (fewer in table 7), because 100 episodes have six or seven.
 
-Table 5, modes (`data.past_screens`, `data.history`, `data.plan`, `data.references`):
+Table 5, modes (`data.past_screens`, `data.history`, `data.notes`, `data.references`):
 
     none        no past
     react k     the last k = 0, 1, 2, 4 screens with their actions, earlier actions in words

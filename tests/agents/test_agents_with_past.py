@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers import tiny
-from helpers.data.thoughts import ALL, with_texts
+from helpers.data.notes import ALL, lines, with_texts
 from helpers.models import families
 from helpers.runs import served_qwen
 
@@ -16,8 +16,8 @@ from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.episodes import recorded_screen
 from vlm_agent.models.build import load_sentences
 from vlm_agent.models.run_layout import MODEL_FOLDER
+from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.sentences import SCREEN_TOKEN
-from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.windows import Past
 
 WORDS = tiny.tokenizer()
@@ -36,17 +36,16 @@ def model():
     return model.eval()
 
 
-def agent(model, past: Past, thoughts: bool = False, **options) -> VlmAgent:
-    parts = ALL.model_copy(update={"max_tokens": 20})
-    changed = {"thoughts": LineThoughts(parts)} if thoughts else {}
+def agent(model, past: Past, with_notes: bool = False, **options) -> VlmAgent:
+    changed = {"notes": lines(ALL, max_tokens=20)} if with_notes else {}
     return VlmAgent(model, WORDS, replace(tiny.sentences(WORDS), past=past, **changed), **options)
 
 
 @pytest.mark.parametrize("control", [None, "no_history", "grey_screens"])
 @pytest.mark.parametrize("past", [Past(0), Past(0, 0), Past(1), Past(2, 1)], ids=str)
 def test_batched_steps_answer_as_each_step_alone(model, past, control):
-    for thoughts in (False, True):
-        one = agent(model, past, thoughts)
+    for with_notes in (False, True):
+        one = agent(model, past, with_notes)
         controlled = one if control is None else ControlledAgent(one, CONTROLS[control])
         assert controlled.answer_episodes(EPISODES)[0] == answer_step_by_step(controlled, EPISODES)
 
@@ -88,7 +87,7 @@ def run(tmp_path_factory):
 @pytest.mark.parametrize("past", [Past(0), Past(2, 1)], ids=str)
 def test_a_servers_prompt_has_the_tokens_of_training(run, past):
     server = served_qwen.Server(run.parent / "merged" / MODEL_FOLDER)
-    sentences = load_sentences(run, tiny.LANGUAGE, past=past)
+    sentences = load_sentences(run, tiny.LANGUAGE, DataRecipe(past_screens=past.screens, history=past.words))
     episode, image = served_qwen.EPISODES[1], server.model.config.image_token_id
     for number in range(len(episode)):
         history, screen = demonstrated(episode, number), recorded_screen(episode, number)

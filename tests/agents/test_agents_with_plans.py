@@ -5,8 +5,7 @@ from itertools import chain
 
 import pytest
 from helpers import tiny
-from helpers.data.plans import FORMS, with_plans
-from helpers.data.thoughts import with_texts
+from helpers.data.notes import FORMS, lines, with_plans, with_texts
 from helpers.models import families
 
 from vlm_agent.agents import answer_step_by_step
@@ -17,25 +16,18 @@ from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.episodes import Screen, recorded_screen
 from vlm_agent.errors import UserError
-from vlm_agent.recipe.data import CoatRecipe
-from vlm_agent.recipe.plan import PlanRecipe
 from vlm_agent.recipe.run import Recipe
-from vlm_agent.sentences.thoughts import LineThoughts, PlanLines
 from vlm_agent.sentences.windows import Past
 
 WORDS = tiny.tokenizer()
 EPISODES = [with_plans(with_texts(tiny.episode(0))), with_plans(with_texts(tiny.episode(1, tiny.ACTIONS[::-1])))]
 
 
-def thoughts(form: str, coat: CoatRecipe = CoatRecipe()) -> LineThoughts:  # noqa: B008
-    return LineThoughts(coat, PlanLines(PlanRecipe(**FORMS[form], max_tokens=30)))
-
-
 def trained(form: str):
     """Trained on the steps of one episode, so that some of its answers agree with the demonstration."""
     family = families.family("llama_vit")
     model = family.model.train()
-    writer = replace(family.sentences, thoughts=thoughts(form), past=Past(0))
+    writer = replace(family.sentences, notes=lines(FORMS[form], 30), past=Past(0))
     batch = family.row(*(writer.build_step(EPISODES[0], number) for number in range(len(EPISODES[0]))))
     families.fit(model, batch, 60)
     model.language_model.set_attn_implementation("sdpa")
@@ -52,8 +44,9 @@ def static():
     return trained("static")
 
 
-def agent(model, form: str, screens: int = 0, coat: CoatRecipe = CoatRecipe(), **options) -> VlmAgent:  # noqa: B008
-    writer = replace(tiny.sentences(WORDS), thoughts=thoughts(form, coat), past=Past(screens))
+def agent(model, form: str, screens: int = 0, thoughts: tuple[str, ...] = (), **options) -> VlmAgent:
+    notes = lines(FORMS[form] | dict.fromkeys(thoughts, "learned"), 40 if thoughts else 30)
+    writer = replace(tiny.sentences(WORDS), notes=notes, past=Past(screens))
     return VlmAgent(model, WORDS, writer, **options)
 
 
@@ -61,7 +54,7 @@ def agent(model, form: str, screens: int = 0, coat: CoatRecipe = CoatRecipe(), *
 @pytest.mark.parametrize("form", FORMS)
 def test_batched_steps_answer_as_each_step_alone(d_pot, static, form, control):
     model = static if "static" in form else d_pot
-    for one in (agent(model, form), agent(model, form, 1, CoatRecipe(think=True, max_tokens=10))):
+    for one in (agent(model, form), agent(model, form, 1, ("think",))):
         controlled = one if control is None else ControlledAgent(one, CONTROLS[control])
         batched = controlled.answer_episodes(EPISODES)[0]
         assert batched == answer_step_by_step(controlled, EPISODES)
@@ -155,15 +148,15 @@ def test_recorded_plans_and_own_ones_are_the_episode_again():
     assert not Screen(None).notes
 
 
-def test_the_thoughts_of_coat_stay_beside_the_step(d_pot):
-    one = agent(d_pot, "learned step", coat=CoatRecipe(think=True, action=True))
-    lines = one.sentences.thoughts.read_answer("now\nwhy\nwhat\npress back")
-    assert lines.notes == {"step": "now", "think": "why", "action": "what"}
+def test_thought_and_description_stay_beside_the_step(d_pot):
+    one = agent(d_pot, "learned step", thoughts=("think", "action"))
+    found = one.sentences.notes.split("now\nwhy\nwhat\npress back")
+    assert found == ({"step": "now", "think": "why", "action": "what"}, "press back")
 
 
 def test_a_served_run_names_the_recorded_plans_that_it_reads_as_the_run_itself_does(tmp_path):
     content = tiny.recipe(tmp_path, tmp_path / "run")
-    content["data"] |= {"past_screens": 0, "plan": {"plan": "given", "step": "given"}}
+    content["data"] |= {"past_screens": 0, "notes": "d_pot_read"}
     served = EndpointSettings(endpoint="http://localhost:1", model="m", as_trained="run")
     own = VlmSettings(run="run")
     for settings in (served, own):

@@ -6,7 +6,7 @@ from itertools import chain
 import numpy as np
 import pytest
 from helpers import tiny
-from helpers.data.thoughts import ALL, row, with_texts
+from helpers.data.notes import ALL, lines, row, with_texts
 from helpers.models import families
 from helpers.runs import auto_ui_run
 
@@ -18,9 +18,8 @@ from vlm_agent.agents.controls import CONTROLS, ControlledAgent, controls_of
 from vlm_agent.agents.decoding.greedy import answer_spans
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.episodes import Screen, recorded_screen
-from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.sentences import Sentence
-from vlm_agent.sentences.thoughts import LineThoughts, with_shuffled_results
+from vlm_agent.sentences.notes import with_shuffled_results
 from vlm_agent.texts.phone import result_text, screen_text
 
 WORDS = tiny.tokenizer()
@@ -43,16 +42,15 @@ def model():
     """Trained on one episode, so that some of its answers agree with the demonstration, and some do not."""
     family = families.family("llama_vit")
     model = family.model.train()
-    sentences = replace(family.sentences, thoughts=LineThoughts(ALL))
+    sentences = replace(family.sentences, notes=lines(ALL))
     batch = family.row(sentences.build(RECORDED[0]))
     families.fit(model, batch, 60)
     model.language_model.set_attn_implementation("sdpa")
     return model.eval()
 
 
-def vlm(model, parts: CoatRecipe = ALL, **options) -> VlmAgent:
-    parts = parts.model_copy(update={"max_tokens": 40})
-    return VlmAgent(model, WORDS, replace(tiny.sentences(WORDS), thoughts=LineThoughts(parts)), **options)
+def vlm(model, notes: dict = ALL, **options) -> VlmAgent:
+    return VlmAgent(model, WORDS, replace(tiny.sentences(WORDS), notes=lines(notes, 40)), **options)
 
 
 def under(control: str | None, agent):
@@ -91,7 +89,7 @@ def test_constrained_answers_are_actions_after_free_thoughts(model):
 def test_an_answer_may_be_longer_than_an_action_by_the_tokens_of_thoughts(model):
     agent = vlm(model)
     assert agent._limits.max_tokens == tiny.LANGUAGE.max_tokens + 40
-    assert vlm(model, CoatRecipe(screen=True))._limits.max_tokens == tiny.LANGUAGE.max_tokens
+    assert vlm(model, {"screen": "read"})._limits.max_tokens == tiny.LANGUAGE.max_tokens
     sentence = agent.sentences.build(RECORDED[0], with_unwritable=True)
     spans = answer_spans(sentence, agent.sentences.end_mark)
     assert len(spans) == len(RECORDED[0])
@@ -144,7 +142,7 @@ def test_inputs_step_by_step_are_those_of_the_batch(model, control):
 
 def test_recorded_turns_are_the_episode_again():
     episode = RECORDED[0]
-    again = episode_of(episode.goal, demonstrated(episode, 4), recorded_screen(episode, 4), with_texts=True)
+    again = episode_of(episode.goal, demonstrated(episode, 4), recorded_screen(episode, 4), with_notes=True)
     for number, step in enumerate(again.steps[:4]):
         assert step.notes == episode.steps[number].notes
     assert again.steps[4].notes == {
@@ -161,7 +159,7 @@ def test_only_agents_that_read_results_have_the_control_that_shuffles_them():
 @pytest.fixture
 def auto_ui(tmp_path, monkeypatch) -> AutoUiAgent:
     auto_ui_run.register(monkeypatch)
-    run = auto_ui_run.write_run(tmp_path / "run", coat=row(10), max_target_tokens=60)
+    run = auto_ui_run.write_run(tmp_path / "run", notes=row(10), max_target_tokens=60)
     return AutoUiAgent.from_run(run)
 
 
@@ -197,7 +195,7 @@ def test_a_step_answer_has_thoughts_plan_and_action(auto_ui, monkeypatch):
 
 def test_a_step_on_a_phone_reads_texts_of_the_screen(auto_ui):
     before, now = (step.screen for step in WITHOUT[0].steps[:2])
-    episode = episode_of("open settings", [Turn(before, None, tiny.ACTIONS[0])], now, with_texts=True)
+    episode = episode_of("open settings", [Turn(before, None, tiny.ACTIONS[0])], now, with_notes=True)
     text = auto_ui.sentences.text(
         auto_ui.sentences.encode(auto_ui.sentences.source_of(episode, 1).segments, ()).input_ids
     )

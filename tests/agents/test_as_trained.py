@@ -7,8 +7,8 @@ import pytest
 import yaml
 from helpers import tiny
 from helpers.agents.chat_server import Reply, serving
+from helpers.data.notes import ALL, with_texts
 from helpers.data.references import TwoReferences
-from helpers.data.thoughts import ALL, with_texts
 from helpers.runs import served_qwen
 from helpers.runs.adapted_run import write_run as write_llama_run
 from safetensors.torch import load_file, save_file
@@ -24,9 +24,9 @@ from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import read_predictions
 from vlm_agent.models.build import load_sentences
 from vlm_agent.models.run_layout import MODEL_FOLDER
+from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.sentences import SCREEN_TOKEN
-from vlm_agent.sentences.thoughts import LineThoughts
-from vlm_agent.sentences.thoughts.references import NO_REFERENCES
+from vlm_agent.sentences.notes import NO_REFERENCES
 
 EPISODE = served_qwen.EPISODES[1]
 
@@ -60,7 +60,7 @@ def test_the_messages_are_the_turns_of_training(run):
 @pytest.mark.parametrize("references", [NO_REFERENCES, TwoReferences()], ids=["", "references"])
 def test_with_texts_the_servers_prompt_has_the_tokens_of_training(run, server, references):
     episode = with_texts(EPISODE)
-    sentences = replace(load_sentences(run, tiny.LANGUAGE, LineThoughts(ALL)), references=references)
+    sentences = replace(load_sentences(run, tiny.LANGUAGE, DataRecipe(notes=ALL)), references=references)
     image = server.model.config.image_token_id
     for number in range(len(episode)):
         history, screen = demonstrated(episode, number), recorded_screen(episode, number)
@@ -73,7 +73,7 @@ def test_with_texts_the_servers_prompt_has_the_tokens_of_training(run, server, r
 
 
 def test_an_answer_with_thoughts_is_split(run):
-    sentences = load_sentences(run, tiny.LANGUAGE, LineThoughts(ALL))
+    sentences = load_sentences(run, tiny.LANGUAGE, DataRecipe(notes=ALL))
     with serving(lambda n, body: Reply("it is here\ntap it\npress back")) as (url, requests):
         agent = replace(settings(run, endpoint=url).load(), sentences=sentences)
         answer = agent.act("go", [], EPISODE.steps[0].screen)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from helpers import tiny
-from helpers.data.thoughts import ALL, with_texts
+from helpers.data.notes import ALL, lines, with_texts
 from pydantic import ValidationError
 
 from vlm_agent.episodes import without_pixels
@@ -12,7 +12,6 @@ from vlm_agent.models.qwen_vl.model import CHAT_TURNS
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence
-from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.windows import Past
 
 WORDS = tiny.tokenizer()
@@ -79,7 +78,7 @@ def test_without_any_past_a_step_is_the_first_of_its_episode():
         assert (sentence.input_ids, sentence.labels) == (alone.input_ids, alone.labels)
 
 
-@pytest.mark.parametrize("changed", [{}, {"template": replace(CHAT_TURNS, end="")}, {"thoughts": LineThoughts(ALL)}])
+@pytest.mark.parametrize("changed", [{}, {"template": replace(CHAT_TURNS, end="")}, {"notes": lines(ALL)}])
 @pytest.mark.parametrize("screens", [0, 2])
 def test_acting_reads_what_training_reads(changed, screens):
     writer = sentences(screens, **changed)

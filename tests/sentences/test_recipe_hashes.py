@@ -19,8 +19,7 @@ import pytest
 from helpers import tiny
 from helpers.data.aitw_episodes import read_episodes
 from helpers.data.made_episodes import made_episode
-from helpers.data.plans import FORMS, with_plans
-from helpers.data.thoughts import ALL, with_texts
+from helpers.data.notes import ALL, FORMS, with_plans, with_texts
 from helpers.models.tiny_encoder import write_encoder
 from helpers.published import recipe_costs
 
@@ -37,8 +36,8 @@ ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests/data/sentences/recipe_hashes.json"
 RECIPES = sorted([*(ROOT / "recipes").glob("*.yaml"), *(ROOT / "recipes/comparison").glob("*.yaml")])
 LONGEST = 60_000
-D_POT = {"data.past_screens": 0, "data.plan": FORMS["d_pot"]}
-COAT = {"data.coat": ALL.model_dump()}
+D_POT = {"data.past_screens": 0, "data.notes": FORMS["d_pot"]}
+COAT = {"data.notes": ALL}
 NAMED = {"action_language": {"name": "named", "name_swipe_targets": True}}
 TRAJECTORIES = ("forkme", "llama_vit_tiny", "llama2_7b_html")
 VARIANTS: dict[str, dict] = {
@@ -53,9 +52,9 @@ VARIANTS: dict[str, dict] = {
     "past of element_index": {"data.past_screens": 1, "action_language": {"name": "element_index"}},
     "past of named": NAMED | {"data.past_screens": 2},
     "d_pot": D_POT,
-    "static plan": {"data.past_screens": 1, "data.plan": FORMS["static, step"]},
-    "read plans": {"data.past_screens": 1, "data.plan": FORMS["given"]} | COAT,
-    "learned step": {"data.plan": FORMS["learned step"]},
+    "static plan": {"data.past_screens": 1, "data.notes": FORMS["static, step"]},
+    "read plans": {"data.past_screens": 1, "data.notes": FORMS["given"] | ALL},
+    "learned step": {"data.notes": FORMS["learned step"]},
     "references": {"data.past_screens": 0, "data.references": {"encoder": "ENCODER"}},
     "auto_ui": {"action_language": {"name": "auto_ui"}},
     "coat language": {"action_language": {"name": "coat"}},

@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers import tiny
-from helpers.data.plans import FORMS
+from helpers.data.notes import FORMS, ROWS, headed, lines, row
 from helpers.data.references import TwoReferences
-from helpers.data.thoughts import ROWS, row
 from helpers.models import tiny_qwen, tiny_text
 from helpers.models import tokenizers_of_all_kinds as kinds
 from hypothesis import HealthCheck, given, settings
@@ -17,14 +16,11 @@ from hypothesis import strategies as st
 from vlm_agent.action_languages import LANGUAGES, language_settings
 from vlm_agent.episodes import Action, Episode, Step, UiElement, without_pixels
 from vlm_agent.models.qwen_vl.model import CHAT_TURNS
-from vlm_agent.recipe.data import CoatRecipe
-from vlm_agent.recipe.plan import PlanRecipe
 from vlm_agent.sentences.elements import ElementSentences
 from vlm_agent.sentences.image_sizes import FittedScreens, FixedScreens
 from vlm_agent.sentences.segments import supervised_length
 from vlm_agent.sentences.steps import StepSentences, TooLongError
 from vlm_agent.sentences.templates import HTML_TURNS, PLAIN
-from vlm_agent.sentences.thoughts import HeadedThoughts, LineThoughts, PlanLines
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import Past
 from vlm_agent.training.data.chats.reading import Chat
@@ -106,16 +102,16 @@ thorough = settings(max_examples=15, deadline=None, suppress_health_check=[Healt
     st.sampled_from([None, Past(0), Past(1, 1), Past(2)]),
     st.sampled_from([None, "no_history", "shuffled_results"]),
 )
-def test_the_length_of_a_trajectory_is_known_without_pixels(family, language, data, episode, coat, form, past, control):
+def test_the_length_of_a_trajectory_is_known_without_pixels(
+    family, language, data, episode, number, form, past, control
+):
     tokenizer, screens, template, as_html = FAMILIES[family]
-    parts = CoatRecipe(**row(coat), missing="empty")
-    plans = PlanRecipe(**FORMS[form], missing="empty")
-    thoughts = LineThoughts(parts, PlanLines(plans))
-    if thoughts.before_action and family == "text":
-        thoughts = LineThoughts(CoatRecipe(), PlanLines(PlanRecipe()))
+    notes = lines(row(number) | FORMS[form], may_miss=True)
+    if notes.learned_names and family == "text":
+        notes = lines({})
     sentences = TrajectorySentences(tokenizer, LANGUAGE[language], screens, template, data.draw(st.booleans()))
     references = TwoReferences() if data.draw(st.booleans()) else sentences.references
-    sentences = replace(sentences, thoughts=thoughts, as_html=as_html, past=past, references=references)
+    sentences = replace(sentences, notes=notes, as_html=as_html, past=past, references=references)
     write = Trajectories(None, sentences, control=control)
     if past is None or control == "no_history":
         first = data.draw(st.integers(0, len(episode) - 1))
@@ -144,7 +140,7 @@ def test_the_length_of_an_element_sentence_is_known_without_pixels(family, step,
 @pytest.mark.parametrize("language", LANGUAGE)
 @thorough
 @given(st.data(), episodes(), st.sampled_from(list(ROWS)), st.booleans())
-def test_the_length_of_a_source_and_a_target_is_known_without_features(language, data, episode, coat, elements):
+def test_the_length_of_a_source_and_a_target_is_known_without_features(language, data, episode, number, elements):
     sentences = StepSentences(
         data.draw(st.sampled_from([kinds.byte_level(), kinds.sentencepiece()])),
         LANGUAGE[language],
@@ -153,7 +149,7 @@ def test_the_length_of_a_source_and_a_target_is_known_without_features(language,
         elements=elements,
         past_screens=data.draw(st.integers(0, 1)),
         max_source_tokens=data.draw(st.sampled_from([90, 200, 5000])),
-        thoughts=HeadedThoughts(CoatRecipe(**row(coat))),
+        notes=headed(row(number)),
     )
     number = data.draw(st.integers(0, len(episode) - 1))
     try:

@@ -3,7 +3,7 @@
 import gzip
 import json
 import pickle
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -17,9 +17,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from vlm_agent.action_languages import LanguageVocabulary, language_settings
 from vlm_agent.episodes import ACTION_NAMES, Action, ActionKind, Episode, Screen, Step, UiElement
 from vlm_agent.models.word_tokenizer import build_word_tokenizer
-from vlm_agent.recipe.data import CoatRecipe
+from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.sentences import IGNORED, ROLES
-from vlm_agent.sentences.steps import PHRASES, StepSentences, TooLongError, step_sentences
+from vlm_agent.sentences.steps import PHRASES, StepSentences, TooLongError
 
 LANGUAGE = language_settings({"name": "auto_ui"}).build()
 PLAIN = language_settings({"name": "auto_ui", "normalised": False}).build()
@@ -227,17 +227,9 @@ def test_sentences_pickle_for_the_workers_of_data_loaders(sentences):
 
 
 def test_the_settings_of_a_recipe_build_the_same_sentences(words):
-    @dataclass
-    class Data:
-        history: int = 3
-        future: int = 2
-        elements: bool = True
-        past_screens: int = 1
-        max_source_tokens: int = 99
-        max_target_tokens: int = 77
-        coat: CoatRecipe = CoatRecipe()  # noqa: RUF009 (frozen)
-
-    assert step_sentences(words, LANGUAGE, Data()) == StepSentences(words, LANGUAGE, 3, 2, True, 1, 99, 77)
+    numbers = {"history": 3, "future": 2, "past_screens": 1, "max_source_tokens": 99, "max_target_tokens": 77}
+    data = DataRecipe(sentences="chain_of_actions", elements=True, **numbers)
+    assert StepSentences.of(words, LANGUAGE, data) == StepSentences(words, LANGUAGE, 3, 2, True, 1, 99, 77)
 
 
 def test_the_name_of_a_mark_in_a_text_is_text(sentences):

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from helpers.data.notes import ROWS, headed, lines, row
 from helpers.data.step_ids import source_ids, target_of
-from helpers.data.thoughts import ROWS, row
 from transformers import AutoTokenizer
 
 from vlm_agent.action_languages import language_settings
@@ -18,10 +18,8 @@ from vlm_agent.datasets.sources.aitz import read_steps
 from vlm_agent.episodes import Episode
 from vlm_agent.models.build import load_sentences
 from vlm_agent.models.run_layout import base_folder
-from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.sentences import SCREEN_TOKEN
 from vlm_agent.sentences.steps import StepSentences
-from vlm_agent.sentences.thoughts import HeadedThoughts, LineThoughts
 from vlm_agent.texts.lines import one_line
 
 SNAPSHOT = Path(__file__).parents[1] / "data/coat/ten_rows.txt"
@@ -40,12 +38,12 @@ def rendered(shared: Path) -> Iterator[str]:
     episode = real_episode(shared)
     named = load_sentences(base_folder("phone_vlm_tiny"), NAMED)
     t5 = AutoTokenizer.from_pretrained(shared / "weights/t5-tokenizer")
-    for number, parts in ROWS.items():
-        coat = CoatRecipe(**row(number))
-        yield f"==== row {number}: {', '.join(SHORT[part] for part in parts) or 'none'}"
-        yield from trajectory(replace(named, thoughts=LineThoughts(coat)), episode)
+    for number in ROWS:
+        names = (SHORT[name] for name in ("screen", "result", "think", "action") if name in row(number))
+        yield f"==== row {number}: {', '.join(names) or 'none'}"
+        yield from trajectory(replace(named, notes=lines(row(number))), episode)
         sentences = StepSentences(t5, AUTO_UI, max_source_tokens=5000, max_target_tokens=5000)
-        yield from steps(replace(sentences, thoughts=HeadedThoughts(coat)), episode)
+        yield from steps(replace(sentences, notes=headed(row(number))), episode)
 
 
 def trajectory(sentences, episode: Episode) -> Iterator[str]:

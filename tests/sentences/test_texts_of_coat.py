@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers import tiny
+from helpers.data.notes import ALL, headed, lines, row
 from helpers.data.step_ids import source_ids, target_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,22 +14,19 @@ from vlm_agent.action_languages import language_settings
 from vlm_agent.episodes import Episode, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.models.qwen_vl.model import CHAT_TURNS
-from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.sentences import IGNORED, ROLES, Sentence
-from vlm_agent.sentences.steps import PLAN, StepSentences, TooLongError
-from vlm_agent.sentences.thoughts import (
-    HeadedThoughts,
-    LineThoughts,
+from vlm_agent.sentences.notes import (
+    HeadedNotes,
+    notes_at,
     shuffled_results,
-    texts_at,
+    with_shuffled_notes,
     with_shuffled_results,
-    with_shuffled_texts,
 )
-from vlm_agent.sentences.thoughts.headed import LINK
+from vlm_agent.sentences.steps import PLAN, StepSentences, TooLongError
 
 WORDS = tiny.tokenizer()
 AUTO_UI = language_settings({"name": "auto_ui"}).build()
-ALL = CoatRecipe(screen=True, result=True, think=True, action=True, think_weight=0.5)
+THINK, ACTION, BOTH = row(5), row(6), row(7)
 
 
 def with_texts(episode: Episode) -> Episode:
@@ -45,13 +43,18 @@ def with_texts(episode: Episode) -> Episode:
 EPISODE = with_texts(tiny.episode())
 
 
-def trajectories(parts: CoatRecipe = ALL, **changed):
-    return replace(tiny.sentences(WORDS), thoughts=LineThoughts(parts), **changed)
+def trajectories(notes: dict = ALL, **changed):
+    return replace(tiny.sentences(WORDS), notes=lines(notes), **changed)
 
 
-def steps(parts: CoatRecipe = ALL, **limits) -> StepSentences:
+def written(notes: HeadedNotes, texts: dict) -> str:
+    """The start of a target."""
+    return "".join(segment.text for segment in notes.supervised(texts))
+
+
+def steps(notes: dict = ALL, **limits) -> StepSentences:
     limits = {"max_source_tokens": 2000, "max_target_tokens": 2000} | limits
-    return StepSentences(WORDS, AUTO_UI, thoughts=HeadedThoughts(parts), **limits)
+    return StepSentences(WORDS, AUTO_UI, notes=headed(notes), **limits)
 
 
 def sentence_of_step(sentences: StepSentences, number: int) -> Sentence:
@@ -99,7 +102,7 @@ def test_a_source_reads_texts_after_the_goal_and_a_target_learns_thoughts_before
     assert learned(sentence, "thought") == target.thought_ids
     assert learned(sentence, "plan") == target.plan_ids
     assert learned(sentence, "action") == target.decision_ids
-    plain = target_of(steps(CoatRecipe()), EPISODE.steps[1:])
+    plain = target_of(steps({}), EPISODE.steps[1:])
     assert target.decision_ids == plain.decision_ids
 
 
@@ -143,22 +146,20 @@ def test_a_source_loses_its_actions_and_then_its_texts_but_never_the_goal():
     assert found == sorted(found)
 
 
-@pytest.mark.parametrize(
-    "parts", [CoatRecipe(think=True), CoatRecipe(action=True), CoatRecipe(think=True, action=True)]
-)
-def test_a_part_without_a_text_keeps_its_place(parts):
+@pytest.mark.parametrize("notes", [THINK, ACTION, BOTH])
+def test_a_note_without_a_text_keeps_its_place(notes):
     bare = replace(EPISODE, steps=tuple(replace(step, notes={}) for step in EPISODE.steps))
-    lines, headed = trajectories(parts), steps(parts)
-    answer = "".join(lines.thoughts.learned({})) + "tap at 1 2"
-    assert lines.thoughts.split(answer) == (dict.fromkeys(parts.learned, ""), "tap at 1 2")
-    assert lines.build(bare).supervised == tiny.sentences(WORDS).build(bare).supervised + len(parts.learned) * len(bare)
-    text = headed.target_text(bare.steps)
-    assert headed.thoughts.split(text) == (dict.fromkeys(parts.learned, ""), text[text.index("Action Plan:") :])
+    whole, single = trajectories(notes), steps(notes)
+    answer = "".join(whole.notes.learned({})) + "tap at 1 2"
+    assert whole.notes.split(answer) == (dict.fromkeys(notes, ""), "tap at 1 2")
+    assert whole.build(bare).supervised == tiny.sentences(WORDS).build(bare).supervised + len(notes) * len(bare)
+    text = single.target_text(bare.steps)
+    assert single.notes.split(text) == (dict.fromkeys(notes, ""), text[text.index("Action Plan:") :])
 
 
 def test_a_heading_without_a_space_after_it_keeps_the_first_letter_of_its_text():
     answer = "Action Think:look ;Action Description: tap on it ;Action Plan: []"
-    thoughts, rest = HeadedThoughts(CoatRecipe(think=True, action=True)).split(answer)
+    thoughts, rest = headed(BOTH).split(answer)
     assert (thoughts, rest) == ({"think": "look", "action": "tap on it"}, "Action Plan: []")
 
 
@@ -169,50 +170,48 @@ MARKED = st.lists(st.sampled_from(MARKS)).map("".join)
 
 @given(think=TEXTS | MARKED, action=TEXTS | MARKED)
 def test_any_thought_splits_from_its_action(think, action):
-    coat = {"think": think, "action": action}
-    for parts in (ALL, CoatRecipe(think=True), CoatRecipe(action=True)):
-        lines = LineThoughts(parts)
-        thoughts, text = lines.split("".join(lines.learned(coat)) + 'type "a\\n b"')
+    texts = {"think": think, "action": action}
+    for names in (ALL, THINK, ACTION):
+        notes = lines(names)
+        thoughts, text = notes.split("".join(notes.learned(texts)) + 'type "a\\n b"')
         assert text == 'type "a\\n b"'
-        assert thoughts == {name: " ".join(coat[name].split()) for name in parts.learned}
-        headed = HeadedThoughts(parts)
-        written = "".join(headed.learned(coat))
-        thoughts, text = headed.split(written + " Action Plan: [TYPE] ; Action Decision: x")
+        assert thoughts == {name: " ".join(texts[name].split()) for name in notes.learned_names}
+        notes = headed(names)
+        thoughts, text = notes.split(written(notes, texts) + " Action Plan: [TYPE] ; Action Decision: x")
         assert text == "Action Plan: [TYPE] ; Action Decision: x"
-        again = "".join(headed.learned(thoughts))
-        assert headed.split(again + " Action Plan:")[0] == thoughts
+        assert notes.split(written(notes, thoughts) + " Action Plan:")[0] == thoughts
 
 
 @given(TEXTS | MARKED)
 def test_any_answer_splits_without_an_exception(text):
-    for parts in (ALL, CoatRecipe(think=True), CoatRecipe()):
-        for thoughts in (LineThoughts(parts), HeadedThoughts(parts)):
-            found, action = thoughts.split(text)
+    for names in (ALL, THINK, {}):
+        for notes in (lines(names), headed(names)):
+            found, action = notes.split(text)
             assert action in text
-            assert set(found) <= set(parts.learned)
+            assert set(found) <= set(notes.learned_names)
 
 
 @given(TEXTS)
 def test_an_ending_completes_any_thought_to_an_action(text):
-    lines = trajectories()
-    ending = lines.ending(text)
+    whole = trajectories()
+    ending = whole.ending(text)
     if ending is not None:
-        assert tiny.LANGUAGE.decode(lines.thoughts.split(text + ending)[1]) is not None
+        assert tiny.LANGUAGE.decode(whole.notes.split(text + ending)[1]) is not None
     assert text.count("\n") >= 2 or ending is not None
-    headed = steps()
-    ending = headed.ending(text)
+    single = steps()
+    ending = single.ending(text)
     assert ending is not None
-    assert AUTO_UI.decode(headed.thoughts.split(text + ending)[1]) is not None
+    assert AUTO_UI.decode(single.notes.split(text + ending)[1]) is not None
 
 
 def test_an_ending_continues_the_link_where_the_answer_stops():
-    headed = steps()
-    thoughts = "".join(headed.thoughts.learned({"think": "look", "action": "tap it"})).removesuffix(LINK)
-    expected = f"{thoughts}{LINK} {PLAN} ["
+    single = steps()
+    thoughts = written(single.notes, {"think": "look", "action": "tap it"}).removesuffix(HeadedNotes.LINK)
+    expected = f"{thoughts}{HeadedNotes.LINK} {PLAN} ["
     for end in range(len(thoughts), len(expected) + 1):
-        whole = expected[:end] + headed.ending(expected[:end])
+        whole = expected[:end] + single.ending(expected[:end])
         assert whole.startswith(expected), (expected[:end], whole)
-        assert AUTO_UI.decode(headed.thoughts.split(whole)[1]) is not None
+        assert AUTO_UI.decode(single.notes.split(whole)[1]) is not None
 
 
 def test_a_tokenizer_without_line_feeds_is_refused(shared):
@@ -220,15 +219,15 @@ def test_a_tokenizer_without_line_feeds_is_refused(shared):
 
     t5 = AutoTokenizer.from_pretrained(shared / "weights/t5-tokenizer")
     with pytest.raises(UserError, match="line feed"):
-        replace(trajectories(CoatRecipe()), tokenizer=t5, thoughts=LineThoughts(ALL))
+        replace(trajectories({}), tokenizer=t5, notes=lines(ALL))
 
 
 def test_a_screen_without_recorded_texts_has_those_of_the_phone():
     plain = tiny.episode()
-    assert texts_at(plain, 0)["result"] == ""
-    assert all(texts_at(plain, number)["screen"] for number in range(len(plain)))
-    assert texts_at(plain, 1)["result"]
-    assert texts_at(EPISODE, 1) == {"screen": "screen-1", "result": "result-0"}
+    assert notes_at(plain, 0)["result"] == ""
+    assert all(notes_at(plain, number)["screen"] for number in range(len(plain)))
+    assert notes_at(plain, 1)["result"]
+    assert notes_at(EPISODE, 1) == {"screen": "screen-1", "result": "result-0"}
 
 
 def test_shuffled_results_are_those_of_earlier_actions():
@@ -239,8 +238,8 @@ def test_shuffled_results_are_those_of_earlier_actions():
     assert shuffled == shuffled_results(results, "goal") != shuffled_results(results, "another")
     assert shuffled[:7] == shuffled_results(results[:7], "goal")
     changed = with_shuffled_results(EPISODE)
-    read = [texts_at(changed, n)["result"] for n in range(len(EPISODE))]
+    read = [notes_at(changed, n)["result"] for n in range(len(EPISODE))]
     assert read == ["", *shuffled_results([f"result-{n}" for n in range(4)], EPISODE.goal)]
     assert [step.notes["think"] for step in changed.steps] == [step.notes["think"] for step in EPISODE.steps]
     screens = [recorded_screen(EPISODE, n) for n in range(len(EPISODE))]
-    assert [screen.notes["result"] for screen in with_shuffled_texts(screens, EPISODE.goal)] == read
+    assert [screen.notes["result"] for screen in with_shuffled_notes(screens, EPISODE.goal)] == read

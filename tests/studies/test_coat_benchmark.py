@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from studies.coat.arms import FAMILIES, ROWS, coat_of, run_of
+from studies.coat.arms import FAMILIES, ROWS, notes_of, run_of
 from studies.coat.figures import FIGURES, differences
 from studies.coat.thoughts import Thought, description_of, names, shares
 from studies.simulated_phone.texts import demonstrations
@@ -28,11 +28,12 @@ def _runs(row, **options):
         ("row 1", (), ()),
         ("row 3", ("result",), ()),
         ("row 9", ("result",), ("think", "action")),
-        ("row 10", ("screen", "result"), ("think", "action")),
+        ("row 10", ("result", "screen"), ("think", "action")),
     ],
 )
 def test_an_arm_has_the_texts_of_its_row_of_table_5(row, read, learned):
-    assert all((coat_of(run).read, coat_of(run).learned) == (read, learned) for run in _runs(row))
+    expected = dict.fromkeys(read, "read") | dict.fromkeys(learned, "learned")
+    assert all({name: note.use for name, note in notes_of(run).items()} == expected for run in _runs(row))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

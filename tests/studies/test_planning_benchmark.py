@@ -4,6 +4,7 @@ from argparse import Namespace
 from pathlib import Path
 
 import pytest
+from helpers.data.notes import uses
 
 from studies.d_pot.arms import DEFAULT_FAMILIES, TABLES, TRAINED_ON, data_of, memory_benchmark_of, run_of
 from studies.d_pot.figures import FIGURES, baselines, differences, gap, kinds, pairs_of
@@ -17,20 +18,20 @@ TEXT = {("text", table, arm): run_of(table, "text", arm, 0, OPTIONS) for table, 
 
 
 @pytest.mark.parametrize(
-    ("arm", "screens", "history", "plan", "step"),
+    ("arm", "screens", "history", "notes"),
     [
-        ("none", 0, 0, "off", "off"),
-        ("react 0", 0, None, "off", "off"),
-        ("react 4", 4, None, "off", "off"),
-        ("react all", None, None, "off", "off"),
-        ("static", 0, 0, "first", "off"),
-        ("dynamic", 0, 0, "learned", "off"),
-        ("d_pot", 0, None, "learned", "learned"),
+        ("none", 0, 0, {}),
+        ("react 0", 0, None, {}),
+        ("react 4", 4, None, {}),
+        ("react all", None, None, {}),
+        ("static", 0, 0, {"plan": "first"}),
+        ("dynamic", 0, 0, {"plan": "learned"}),
+        ("d_pot", 0, None, {"plan": "learned", "step": "learned"}),
     ],
 )
-def test_an_arm_of_table_5_is_a_mode(arm, screens, history, plan, step):
+def test_an_arm_of_table_5_is_a_mode(arm, screens, history, notes):
     data = data_of(RUNS[5, arm])
-    assert (data.past_screens, data.history, data.plan.plan, data.plan.step) == (screens, history, plan, step)
+    assert (data.past_screens, data.history, data.notes) == (screens, history, uses(notes))
 
 
 def test_memory_goals_are_scored_in_the_other_subsets_that_have_some():

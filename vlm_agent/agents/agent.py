@@ -11,7 +11,7 @@ from vlm_agent.agents.chats import Chat
 from vlm_agent.episodes import NO_NOTES, Action, Episode, Notes, Screen, Step, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.files.threads import stoppable_pool
-from vlm_agent.sentences.thoughts import known_texts
+from vlm_agent.sentences.notes import known_notes
 from vlm_agent.settings import Section
 
 
@@ -301,14 +301,14 @@ def demonstrated(episode: Episode, steps: int) -> list[Turn]:
     ]
 
 
-def episode_of(goal: str, history: Sequence[Turn], screen: Screen, with_texts: bool = False) -> Episode:
+def episode_of(goal: str, history: Sequence[Turn], screen: Screen, with_notes: bool = False) -> Episode:
     """The history and the current screen as an episode, whose last action is a placeholder.
 
-    `with_texts`: with the texts of every screen, recorded ones or those that any phone gives. The inverse of
+    `with_notes`: with the notes of every screen, recorded ones or those that any phone gives. The inverse of
     `recorded_screen` and `demonstrated` for what an agent reads.
     """
     turns = [*history, Turn(screen, None, Action.impossible())]
-    known = known_texts([turn.screen for turn in turns]) if with_texts else [turn.screen.notes for turn in turns]
+    known = known_notes([turn.screen for turn in turns]) if with_notes else [turn.screen.notes for turn in turns]
     steps = []
     for turn, now, after in zip(turns, known, [*known[1:], NO_NOTES], strict=True):
         notes = {**now, **turn.notes, "screen": now.get("screen", ""), "result": after.get("result", "")}

@@ -37,7 +37,7 @@ def trained_messages(
         raise UserError("this kind of model was not trained on chat turns, so no chat endpoint can serve it as trained")
     if sentences.as_html and screen.elements is None:
         raise UserError(NO_ELEMENTS)
-    episode = episode_of(goal, history, screen, bool(sentences.thoughts.parts.read))
+    episode = episode_of(goal, history, screen, sentences.notes.reads_phone)
     return conversation(sentences, episode, lambda pixels: image_part(_sent_pixels(sentences.screens, pixels)))
 
 

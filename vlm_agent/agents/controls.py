@@ -11,7 +11,7 @@ import numpy as np
 from vlm_agent.agents.agent import Agent, Answer, Preparation, Turn
 from vlm_agent.episodes import Episode, Screen, Step
 from vlm_agent.errors import UserError
-from vlm_agent.sentences.thoughts import with_shuffled_results, with_shuffled_texts
+from vlm_agent.sentences.notes import with_shuffled_notes, with_shuffled_results
 
 GREY = 128
 
@@ -77,7 +77,7 @@ class ControlledAgent(Agent):
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
         if self.control.shuffled_results:
-            *before, screen = with_shuffled_texts([*(turn.screen for turn in history), screen], goal)
+            *before, screen = with_shuffled_notes([*(turn.screen for turn in history), screen], goal)
             history = [replace(turn, screen=shown) for turn, shown in zip(history, before, strict=True)]
         turns = [replace(turn, screen=self._changed(turn.screen)) for turn in history] if self.control.history else []
         if not self.control.history:

@@ -38,15 +38,13 @@ from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import CallError, ChatEndpoint
 from vlm_agent.agents.llm.prompts import assistant, pixels_of, system, user
-from vlm_agent.agents.of_run import grey_screens_of, recipe_of, run_of, text_notes_of
+from vlm_agent.agents.of_run import grey_screens_of, recipe_of, run_of, text_inputs_of, text_notes_of
 from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.run import Recipe
-from vlm_agent.sentences.thoughts import AnswerLines, LineThoughts
-from vlm_agent.sentences.thoughts.references import NO_REFERENCES
+from vlm_agent.sentences.notes import NO_REFERENCES, UsedNotes
 from vlm_agent.sentences.trajectory import TrajectorySentences
-from vlm_agent.sentences.windows import past_of
 from vlm_agent.texts.lines import one_line
 
 _TASK = (
@@ -88,16 +86,14 @@ class EndpointAgent(Agent):
         content = in_fence(answer) if self.code_fences else None
         text = answer if content is None else content
         # A fine-tuned model writes an action without surrounding white space.
-        lines = AnswerLines(text.strip())
-        if self.sentences is not None:
-            lines = self.sentences.thoughts.read_answer(text)
-        action, box = self.language.decode(lines.action, screen), self.language.predicted_box(lines.action, screen)
+        notes, words = ({}, text.strip()) if self.sentences is None else self.sentences.notes.split(text)
+        action, box = self.language.decode(words, screen), self.language.predicted_box(words, screen)
         fenced = content is not None and action is not None
         references = NO_REFERENCES if self.sentences is None else self.sentences.references
         return Answer(
             completion.text,
             action,
-            lines.notes,
+            notes,
             box=box,
             usage=usage,
             diagnostics=Diagnostics(
@@ -208,8 +204,7 @@ class EndpointSettings(AgentSettings):
     @property
     def text_inputs(self) -> tuple[str, ...]:
         """With `as_trained`, those of the run."""
-        coat = None if self.as_trained is None else self._recipe.data.coat
-        return () if coat is None else (*coat.read, *coat.learned)
+        return () if self.as_trained is None else text_inputs_of(self._recipe.data)
 
     @property
     def text_notes(self) -> dict[str, str]:
@@ -270,12 +265,12 @@ class EndpointSettings(AgentSettings):
         from vlm_agent.models.run_layout import trained
 
         data = self._recipe.data
-        if data.plan.is_static:
+        if kept := UsedNotes(data.notes).first_names:
             raise UserError(
-                f"{self.as_trained} keeps the plan of the first step (data.plan.plan: first), which as_trained does "
-                "not support; evaluate the run itself, or train with data.plan.plan: learned"
+                f"{self.as_trained} keeps a note of the first step (data.notes.{kept[0]}: first), which as_trained "
+                f"does not support; evaluate the run itself, or train with data.notes.{kept[0]}: learned"
             )
-        sentences = load_sentences(Path(self.as_trained), language, LineThoughts.of(data), past_of(data))
+        sentences = load_sentences(Path(self.as_trained), language, data)
         if data.references is not None:
             references = references_of_run(trained(Path(self.as_trained)).references, data.references)
             sentences = replace(sentences, references=references)

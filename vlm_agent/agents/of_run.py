@@ -10,13 +10,16 @@ from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.run import Recipe, read_recipe
+from vlm_agent.sentences.notes import IN_WORDS, UsedNotes
 
 if TYPE_CHECKING:
     from vlm_agent.models.run_layout import Trained
 
 
-_PLAN_NAMES = {"plan": "plans", "step": "immediate steps"}
-_RECORDED_PLAN = "recorded, of the current step; no phone gives it"
+_OF_PLANNERS = {"plan": "plans", "step": "immediate steps"}
+"""Notes that a planner writes, by what reports call them."""
+
+_RECORDED_NOTE = "recorded, of the current step; no phone gives it"
 _RECORDED_STEPS = "recorded, as the earlier actions are; online the agent reads its own"
 
 
@@ -58,13 +61,13 @@ class RunSettings(AgentSettings):
 
     @property
     def text_notes(self) -> dict[str, str]:
-        """What `data.plan` and `data.references` have the run read."""
+        """What `data.notes` and `data.references` have the run read of planners and of other episodes."""
         return text_notes_of(self.recipe.data)
 
     @property
     def reads_elements(self) -> bool:
         data = self.recipe.data
-        return self.recipe.model.is_text or data.elements or bool(data.coat.read) or super().reads_elements
+        return self.recipe.model.is_text or data.elements or UsedNotes(data.notes).reads_phone or super().reads_elements
 
     @property
     def grey_screens(self) -> str:
@@ -112,17 +115,19 @@ def name_of_run(run: str) -> str:
 
 
 def text_inputs_of(data: DataRecipe) -> tuple[str, ...]:
-    """What `data.coat` has a run read. A trajectory also has the learned texts of its earlier steps."""
-    return (*data.coat.read, *(data.coat.learned if data.sentence_options.rereads else ()))
+    """The notes that a run reads, but for those of planners. A trajectory also has the learned ones of its earlier
+    steps."""
+    used = UsedNotes(data.notes)
+    names = (*used.read_names, *(used.learned_names if data.sentence_options.rereads else ()))
+    return tuple(name for name in names if name not in _OF_PLANNERS)
 
 
 def text_notes_of(data: DataRecipe) -> dict[str, str]:
-    """Lines of the report on the plans, steps and references that an agent of a run reads."""
-    plan, references = data.plan, data.references
-    notes = {_PLAN_NAMES[part]: _RECORDED_PLAN for part in plan.read}
-    if plan.is_static:
-        notes["plans"] = "the agent's own, of the first step"
-    if plan.step != "off":
+    """Lines of the report on the notes of planners and the references that an agent of a run reads."""
+    used, references = UsedNotes(data.notes), data.references
+    notes = {_OF_PLANNERS[name]: _RECORDED_NOTE for name in used.read_names if name in _OF_PLANNERS}
+    notes |= {_OF_PLANNERS[name]: "the agent's own, of the first step" for name in used.first_names}
+    if IN_WORDS in used.uses:
         notes["earlier steps"] = _RECORDED_STEPS
     if references is not None:
         notes["references"] = f"{references.count} training episodes of the run, nearest by {references.encoder}"

@@ -29,11 +29,9 @@ from vlm_agent.models.weights.origin import check_sources, with_bases_elsewhere
 from vlm_agent.models.weights.precision import to_dtype
 from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.models.word_tokenizer import build_word_tokenizer
+from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.model import ModelRecipe, Source
-from vlm_agent.sentences.thoughts import LineThoughts
-from vlm_agent.sentences.thoughts.lines import NO_THOUGHTS
 from vlm_agent.sentences.trajectory import TrajectorySentences
-from vlm_agent.sentences.windows import Past
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -90,13 +88,13 @@ def read_model_recipe(path: Path) -> ModelRecipe:
 def load_sentences(
     path: Path,
     language: ActionLanguage,
-    thoughts: LineThoughts = NO_THOUGHTS,
-    past: Past | None = None,
+    data: DataRecipe = DataRecipe(),  # noqa: B008 (frozen)
 ) -> TrajectorySentences:
-    """The sentences of a run or of a checkpoint in it, as its training built them, without reading weights."""
+    """The sentences of a run or of a checkpoint in it, as its training built them, without reading weights. `data`: as
+    for `Processor.sentences`."""
     tokenizer = saved_tokenizer(checked(path))
     config = configuration_of(ModelRecipe(base=str(path)), tokenizer)
-    return processor_of(config).sentences(tokenizer, language, thoughts, past)
+    return processor_of(config).sentences(tokenizer, language, data)
 
 
 def saved_tokenizer(parts: Trained) -> PreTrainedTokenizerBase:

@@ -28,14 +28,14 @@ from vlm_agent.models.pretrained import (
     whole_model,
 )
 from vlm_agent.models.weights.adapters import parts_of, without_adapter
+from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.model import ModelRecipe, Source
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import ScreenRule
+from vlm_agent.sentences.notes import NoteLines
 from vlm_agent.sentences.templates import ChatTemplate
-from vlm_agent.sentences.thoughts import LineThoughts
-from vlm_agent.sentences.thoughts.lines import NO_THOUGHTS
 from vlm_agent.sentences.trajectory import TrajectorySentences
-from vlm_agent.sentences.windows import Past
+from vlm_agent.sentences.windows import past_of
 from vlm_agent.settings import Registry
 
 
@@ -63,10 +63,12 @@ class Processor:
         self,
         tokenizer: PreTrainedTokenizerBase,
         language: ActionLanguage,
-        thoughts: LineThoughts = NO_THOUGHTS,
-        past: Past | None = None,
+        data: DataRecipe = DataRecipe(),  # noqa: B008 (frozen)
     ) -> TrajectorySentences:
-        """Raises CheckpointError for a family that does not read trajectories."""
+        """Sentences with the notes and the past that `data` of a recipe asks for.
+
+        Raises CheckpointError for a family that does not read trajectories.
+        """
         if "trajectory" not in self.sentence_kinds:
             raise CheckpointError(
                 f"this model reads sentences of kind {' or '.join(self.sentence_kinds)}; trajectories are needed here"
@@ -76,9 +78,9 @@ class Processor:
             language,
             self.screens,
             self.template,
-            thoughts=thoughts,
+            notes=NoteLines.of(data),
             as_html=self.screens_as_html,
-            past=past,
+            past=past_of(data),
         )
 
 

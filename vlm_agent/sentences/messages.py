@@ -6,10 +6,9 @@
     user       the next screen
     …
 
-With `data.coat`, the lines that are read precede each screen, and the thoughts precede each action. The references of
-`data.references` follow the goal, then, with `data.past_screens`, the steps in words. A text model has goal, references
-and words as messages of the system, and each screen as HTML (`html.py`). Each of its lines is a message, because
-training tokenises it alone. Plans of `data.plan` stand where they do in training.
+Notes stand where they do in training. The references of `data.references` follow the goal, then, with
+`data.past_screens`, the steps in words. A text model has goal, references and words as messages of the system, and each
+screen as HTML (`html.py`). Each of its lines is a message, because training tokenises it alone.
 """
 
 from collections.abc import Callable, Iterable

@@ -4,7 +4,7 @@ Three functions read them: `encode` (token ids, labels and screens), `length` (t
 pixels) and `messages` (turns of a chat, `messages.py`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import cast
@@ -172,8 +172,3 @@ def _ids(segment: Segment, tokens: Tokens) -> list[int]:
 def texts(parts: Iterable[str], turn: str = "") -> list[Segment]:
     """Texts that are read."""
     return [Segment(text, turn) for text in parts]
-
-
-def written(parts: Sequence[str], role: str, weight: float) -> list[Segment]:
-    """Texts that the model writes before an action, and learns."""
-    return [Segment(text, ASSISTANT, role=role, weight=weight) for text in parts]

@@ -11,12 +11,12 @@ Token ids are built segment by segment with the same tokenizer calls in training
 first begins with a space. T5's tokenizer splits at white space, so its ids are those of the whole text; other
 tokenizers may join characters across segments of a whole text, which here never happens.
 
-With `data.coat`, sources and targets have texts of CoAT too (`thoughts/headed.py`).
+With `data.notes`, sources and targets have notes too (`notes.HeadedNotes`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, cast
+from typing import Self, cast
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -25,11 +25,10 @@ from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.action_languages.language import DECISION
 from vlm_agent.episodes import ACTION_NAMES, ActionKind, Episode, Screen, Step
 from vlm_agent.errors import UserError
-from vlm_agent.recipe.data import CoatRecipe
+from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.sentences import Sentence, html
-from vlm_agent.sentences.segments import ASSISTANT, USER, Segment, Tokens, encode, length, texts, written
-from vlm_agent.sentences.thoughts import HeadedThoughts, texts_at
-from vlm_agent.sentences.thoughts.headed import LINK, NO_THOUGHTS
+from vlm_agent.sentences.notes import HeadedNotes, notes_at
+from vlm_agent.sentences.segments import ASSISTANT, USER, Segment, Tokens, encode, length, texts
 
 HISTORY, GOAL, SCREEN = "Previous Actions:", "Goal:", "Screen:"
 PLAN = "Action Plan:"
@@ -47,36 +46,11 @@ class TooLongError(UserError):
 @dataclass(frozen=True)
 class Source:
     """`segments`: what the encoder reads, with the end mark. `dropped`: earlier actions left out, `cut`: tokens left
-    out at the end of what follows the goal (texts of CoAT, elements), because the source would be too long."""
+    out at the end of what follows the goal (notes, elements), because the source would be too long."""
 
     segments: list[Segment]
     dropped: int = 0
     cut: int = 0
-
-
-class StepSettings(Protocol):
-    """The keys of `data` in a recipe that `StepSentences` needs, as fields of the same names."""
-
-    @property
-    def history(self) -> int | None: ...
-
-    @property
-    def future(self) -> int: ...
-
-    @property
-    def elements(self) -> bool: ...
-
-    @property
-    def past_screens(self) -> int | None: ...
-
-    @property
-    def max_source_tokens(self) -> int: ...
-
-    @property
-    def max_target_tokens(self) -> int: ...
-
-    @property
-    def coat(self) -> CoatRecipe: ...
 
 
 @dataclass(frozen=True)
@@ -85,7 +59,7 @@ class StepSentences(Tokens):
 
     `history`, `future`: numbers of actions, the current one included in `future`. `elements`: whether the source has
     the screen as text. `past_screens`: number of earlier screens whose features the model sees. Limits include end
-    marks. `thoughts`: the texts of `data.coat`.
+    marks. `notes`: those of `data.notes`.
 
     A decision is writable if the tokenizer decodes its tokens to the same text, up to NFC. T5 cannot write `<`, `{`,
     `~`, emoji or CJK, so actions with such text are not learned; in a source they become the unknown token.
@@ -98,7 +72,24 @@ class StepSentences(Tokens):
     past_screens: int = 0
     max_source_tokens: int = 512
     max_target_tokens: int = 128
-    thoughts: HeadedThoughts = NO_THOUGHTS
+    notes: HeadedNotes = HeadedNotes()  # noqa: RUF009 (frozen)
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase, language: ActionLanguage, data: DataRecipe) -> Self:
+        """The sentences of a recipe's `data`. Raises ValueError for that of another kind of sentences."""
+        if data.history is None or data.past_screens is None:
+            raise ValueError("sentences of single steps need numbers for history and past_screens")
+        return cls(
+            tokenizer,
+            language,
+            data.history,
+            data.future,
+            data.elements,
+            data.past_screens,
+            data.max_source_tokens,
+            data.max_target_tokens,
+            HeadedNotes(data.notes),
+        )
 
     def build(self, episode: Episode, number: int, screens: Sequence[np.ndarray]) -> Sentence:
         """The sentence of step `number` (from 0): its source without a loss, then its target.
@@ -142,10 +133,10 @@ class StepSentences(Tokens):
         return range(max(0, number - self.past_screens), number + 1)
 
     def source_of(self, episode: Episode, number: int) -> Source:
-        """The source of step `number`, with the texts that are known there. Raises TooLongError as `source` does."""
+        """The source of step `number`, with the notes that are known there. Raises TooLongError as `source` does."""
         screen = episode.steps[number].screen
-        if self.thoughts.parts.read:
-            screen = replace(screen, notes=texts_at(episode, number))
+        if names := self.notes.read_names:
+            screen = replace(screen, notes=notes_at(episode, number, names))
         return self.source(episode.goal, episode.steps[:number], screen)
 
     def source(self, goal: str, past: Sequence[Step], screen: Screen) -> Source:
@@ -187,18 +178,17 @@ class StepSentences(Tokens):
 
     def target(self, steps: Sequence[Step]) -> list[Segment]:
         """The target of the first of `steps`, with the end mark; the others are those that follow it."""
-        thoughts, plan = self.thoughts.learned(steps[0].notes), self._plan(steps)
+        notes, plan = self.notes.supervised(steps[0].notes), self._plan(steps)
         kind = ACTION_NAMES.index(steps[0].action.name)
         return [
-            *written(thoughts, "thought", self.thoughts.parts.think_weight),
-            Segment(f" {plan}" if thoughts else plan, ASSISTANT, role="plan"),
+            *notes,
+            Segment(f" {plan}" if notes else plan, ASSISTANT, role="plan"),
             Segment(f" {self._decision(steps[0])}", ASSISTANT, role="action", kind=kind),
             Segment(mark=self.end_mark, role="action", kind=kind),
         ]
 
     def target_text(self, steps: Sequence[Step]) -> str:
-        thoughts = "".join(self.thoughts.learned(steps[0].notes))
-        return f"{thoughts} {self._plan(steps)} {self._decision(steps[0])}".removeprefix("" if thoughts else " ")
+        return "".join(segment.text or "" for segment in self.target(steps))
 
     def is_writable(self, step: Step) -> bool:
         """Whether the tokenizer decodes the tokens of the step's decision to the same text, up to NFC."""
@@ -226,17 +216,17 @@ class StepSentences(Tokens):
         return decision.strip(" ") if heading else text
 
     def ending(self, text: str) -> str | None:
-        """Text that completes `text` to a target, as `ActionLanguage.ending` does for an action. Any thought is
+        """Text that completes `text` to a target, as `ActionLanguage.ending` does for an action. Any note is
         allowed."""
-        if not self.thoughts.parts.learned:
+        if not self.notes.learned_names:
             return self._ending(text)
-        rest = self.thoughts.split(text)[1]
+        rest = self.notes.split(text)[1]
         if rest:
             return self._ending(rest)
         ending = self._ending("")
         if ending is None:
             return None
-        whole = f"{LINK} {ending}"
+        whole = f"{self.notes.LINK} {ending}"
         written = next(count for count in range(len(whole), -1, -1) if text.endswith(whole[:count]))
         return whole[written:]
 
@@ -257,7 +247,7 @@ class StepSentences(Tokens):
         recent = past[-self.history :] if self.history else ()
         actions = [self.language.encode(step.action, step.screen) for step in recent]
         elements = [SCREEN, *html.element_texts(screen.elements or ())] if self.elements else []
-        after_goal = [*self.thoughts.read(screen.notes), *elements]
+        after_goal = [*self.notes.read(screen.notes), *elements]
         return [HISTORY] if self.history else [], actions, html.one_line(f"{GOAL} {goal}"), after_goal
 
     def _plan(self, steps: Sequence[Step]) -> str:
@@ -295,22 +285,3 @@ def _kept(segments: Sequence[Segment], counts: Sequence[int], room: int) -> list
         found.append(segment if count <= room else replace(segment, kept=room))
         room -= count
     return found
-
-
-def step_sentences(
-    tokenizer: PreTrainedTokenizerBase, language: ActionLanguage, settings: StepSettings
-) -> StepSentences:
-    """`StepSentences` of a recipe's `data`. Raises ValueError for that of another kind of sentences."""
-    if settings.history is None or settings.past_screens is None:
-        raise ValueError("sentences of single steps need numbers for history and past_screens")
-    return StepSentences(
-        tokenizer,
-        language,
-        settings.history,
-        settings.future,
-        settings.elements,
-        settings.past_screens,
-        settings.max_source_tokens,
-        settings.max_target_tokens,
-        HeadedThoughts(settings.coat),
-    )

@@ -10,8 +10,8 @@ The target of a swipe is the element that it brings into view, derived in hindsi
 know it in advance, so a target may be supervised but is never part of a history, where a swipe is written without it
 (`TrajectorySentences.build`).
 
-With `data.coat` and `data.plan`, texts are around the screens and before the actions (`thoughts/`); with
-`data.references`, demonstrations follow the goal (`thoughts/references.py`).
+With `data.notes`, lines are around the screens and before the actions; with `data.references`, demonstrations follow
+the goal (`notes.py`).
 
 With `data.past_screens`, each step is a sentence (`windows.Past`):
 
@@ -21,34 +21,21 @@ Only the last action is supervised. Steps in words are a line each, after a head
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.action_languages.named import spoken_name, touched_name
-from vlm_agent.episodes import ACTION_NAMES, NO_NOTES, Action, Episode, Screen, Step
+from vlm_agent.episodes import ACTION_NAMES, Action, Episode, Screen, Step
 from vlm_agent.errors import UserError
 from vlm_agent.sentences import NO_ACTION, Sentence
 from vlm_agent.sentences.html import screen_html
 from vlm_agent.sentences.image_sizes import ScreenRule
-from vlm_agent.sentences.segments import (
-    ASSISTANT,
-    SYSTEM,
-    USER,
-    Segment,
-    ShownScreen,
-    Tokens,
-    encode,
-    length,
-    texts,
-    written,
-)
+from vlm_agent.sentences.notes import NO_REFERENCES, NoteLines, ReferenceLines
+from vlm_agent.sentences.segments import ASSISTANT, SYSTEM, USER, Segment, ShownScreen, Tokens, encode, length, texts
 from vlm_agent.sentences.templates import PLAIN, ChatTemplate
-from vlm_agent.sentences.thoughts import LineThoughts, texts_at
-from vlm_agent.sentences.thoughts.lines import NO_THOUGHTS
-from vlm_agent.sentences.thoughts.references import NO_REFERENCES, ReferenceLines
 from vlm_agent.sentences.windows import Past
 from vlm_agent.texts.lines import one_line
 
@@ -61,10 +48,9 @@ class TrajectorySentences(Tokens):
     """Builds the sentences of one model from its tokenizer, action language, image sizes and chat template.
 
     `as_html`: a screen is its elements as text (`html.screen_html`) in place of visual tokens. `grey`: every screen is
-    replaced by a grey one, and as text by an empty one (the control without vision). `thoughts`: the texts of
-    `data.coat`.
-    `past`: what a step knows of earlier ones; None: everything, in whole trajectories. `references`: the demonstrations
-    after the goal.
+    replaced by a grey one, and as text by an empty one (the control without vision). `notes`: the lines of
+    `data.notes`. `past`: what a step knows of earlier ones; None: everything, in whole trajectories. `references`: the
+    demonstrations after the goal.
 
     An action is writable if its tokens decode to the same text, up to Unicode normalisation (NFC, which Qwen's
     tokenizers apply). The model cannot output an action that is not writable. Such an action stays in the history as
@@ -75,16 +61,16 @@ class TrajectorySentences(Tokens):
     screens: ScreenRule
     template: ChatTemplate = PLAIN
     grey: bool = False
-    thoughts: LineThoughts = NO_THOUGHTS
+    notes: NoteLines = NoteLines()  # noqa: RUF009 (frozen)
     as_html: bool = False
     past: Past | None = None
     references: ReferenceLines = NO_REFERENCES
 
     def __post_init__(self) -> None:
-        if self.thoughts.before_action and "\n" not in self.text(self.ids("a\n") + self.ids("b")):
+        if self.notes.learned_names and "\n" not in self.text(self.ids("a\n") + self.ids("b")):
             raise UserError(
-                "this tokenizer cannot write a line feed, which ends a thought or a plan; choose another tokenizer, or "
-                "set data.coat.think and data.coat.action to false, and data.plan to nothing that is learned"
+                "this tokenizer cannot write a line feed, which ends a note; choose another tokenizer, or learn "
+                "no note in data.notes"
             )
 
     # An episode as segments
@@ -100,7 +86,7 @@ class TrajectorySentences(Tokens):
     ) -> list[Segment]:
         """The goal and steps `first` … `last`-1 (by default to the end), without the earlier steps.
 
-        Actions before `first_supervised_step` and actions that are not writable have no loss, nor have their thoughts.
+        Actions before `first_supervised_step` and actions that are not writable have no loss, nor have their notes.
         The first step may read the result of the action before it.
 
         `with_unwritable`: label unwritable actions too, for decoding, where labels mark every action to answer.
@@ -158,28 +144,26 @@ class TrajectorySentences(Tokens):
         return found
 
     def lines_before(self, episode: Episode, number: int) -> list[str]:
-        """What step `number` reads after the goal: a static plan, and earlier steps in words. Lines with their line
-        feeds; empty without `past`."""
+        """What step `number` reads after the goal: notes of the first step, and earlier steps in words. Lines
+        with their line feeds; empty without `past`."""
         if self.past is None:
             return []
-        static = self.thoughts.plans.static(episode.steps[0].notes) if number else []
+        first = self.notes.first(episode.steps[0].notes) if number else []
         steps = episode.steps[self.past.first_in_words(number) : self.past.first_shown(number)]
-        return [*static, *([WORDS_HEADING] if steps else []), *map(self.in_words, steps)]
+        return [*first, *([WORDS_HEADING] if steps else []), *map(self.in_words, steps)]
 
     def in_words(self, step: Step) -> str:
-        """An earlier step as a line: its immediate step if `data.plan.step` is on, else its action as the language
-        writes it without its screen."""
-        words = self.thoughts.plans.in_words(step.notes)
+        """An earlier step as a line: its note, or else its action as the language writes it without its screen."""
+        words = self.notes.in_words(step.notes)
         return line_of(words or self.language.in_words(step.action, step.screen))
 
     def _past_step(self, episode: Episode, number: int, is_first: bool) -> list[Segment]:
         """An earlier step without a loss. `is_first`: its screen is the first of the sentence."""
         step = episode.steps[number]
-        lines = [*self.thoughts.plans.learned(step.notes, is_past=True), *self.thoughts.learned(step.notes)]
         text = self.language.encode(step.action, step.screen)
         return [
             *self._screen(episode, number, is_first, is_past=True),
-            *texts([*lines, text], ASSISTANT),
+            *texts([*self.notes.learned(step.notes, is_past=True), text], ASSISTANT),
             Segment(mark=self.end_mark),
         ]
 
@@ -190,33 +174,28 @@ class TrajectorySentences(Tokens):
         step = episode.steps[number]
         names_target = target is not None and _names_swipe_target(episode.id, number)
         text = self.language.encode(step.action, step.screen, target if names_target else None)
-        plans = self.thoughts.plans.at(is_first=number == 0)
-        lines, thoughts = plans.learned(step.notes), self.thoughts.learned(step.notes)
+        notes = self.notes.at(is_first=number == 0)
         screen = self._screen(episode, number, is_first)
         if not (with_unwritable or self.writes(text)):
-            return [*screen, *texts([*lines, *thoughts, text], ASSISTANT), Segment(mark=self.end_mark)]
+            return [*screen, *texts([*notes.learned(step.notes), text], ASSISTANT), Segment(mark=self.end_mark)]
         kind = ACTION_NAMES.index(step.action.name)
         # The first token decides between tap and swipe.
         unlearned = 0 if names_target or target is None else 1
         return [
             *screen,
-            *written(lines, "plan", plans.parts.weight),
-            *written(thoughts, "thought", self.thoughts.parts.think_weight),
+            *notes.supervised(step.notes),
             Segment(text, ASSISTANT, role="action", kind=kind, unlearned=unlearned),
             Segment(mark=self.end_mark, role="action", kind=kind),
         ]
 
     def _screen(self, episode: Episode, number: int, is_first: bool, is_past: bool = False) -> list[Segment]:
-        """A screen, its texts and the cue before the action. `is_past`: without the plan of an earlier step.
+        """A screen, its notes and the cue before the action. `is_past`: of a step that is shown before a later one.
 
-        Raises UserError for a step without the plan that is read.
+        Raises UserError for a step without a note that is read.
         """
-        step = episode.steps[number]
-        known = texts_at(episode, number) if self.thoughts.parts.read else NO_NOTES
-        lines = [*self.thoughts.read(known), *self.thoughts.plans.read(step.notes, is_past)]
         return [
-            *self.before_screen(is_first, lines),
-            self.shown(step),
+            *self.before_screen(is_first, self.notes.read(episode, number, is_past)),
+            self.shown(episode.steps[number]),
             Segment(self.template.cue, special=True),
         ]
 
@@ -261,11 +240,11 @@ class TrajectorySentences(Tokens):
     def sentences_of(self, episode: Episode) -> list[Sentence]:
         """All steps of an episode for decoding: one sentence, or with `past` one a step.
 
-        Later steps are without a static plan, which the agent writes itself (`lines_before`).
+        Later steps are without notes of the first step, which the agent writes itself (`lines_before`).
         """
         if self.past is None:
             return [self.build(episode, with_unwritable=True)]
-        later = with_plan_of_first_step(episode, "") if self.thoughts.plans.parts.is_static else episode
+        later = with_first_notes(episode, dict.fromkeys(self.notes.first_names, ""))
         numbers = range(len(episode))
         return [self.build_step(later if number else episode, number, with_unwritable=True) for number in numbers]
 
@@ -297,15 +276,13 @@ class TrajectorySentences(Tokens):
     # Answers
 
     def ending(self, text: str) -> str | None:
-        """Text that completes `text` to an answer: thoughts, and an action (`ActionLanguage.ending`)."""
-        return self.thoughts.ending(text, self.language.ending)
+        """Text that completes `text` to an answer: notes, and an action (`ActionLanguage.ending`)."""
+        return self.notes.ending(text, self.language.ending)
 
     @property
     def max_answer_tokens(self) -> int:
-        """The limit of an answer: that of an action, `data.coat.max_tokens` for thoughts and `data.plan.max_tokens`
-        for plans."""
-        sections = (self.thoughts.parts, self.thoughts.plans.parts)
-        return self.language.max_tokens + sum(parts.max_tokens for parts in sections if parts.learned)
+        """The limit of an answer: that of an action, and `data.max_note_tokens` for notes."""
+        return self.language.max_tokens + (self.notes.max_tokens if self.notes.learned_names else 0)
 
     def goal_text(self, goal: str) -> str:
         return self.template.goal.format(goal=goal)
@@ -344,10 +321,12 @@ def _shown(segments: Sequence[Segment]) -> bool:
     return any(segment.screen is not None for segment in segments)
 
 
-def with_plan_of_first_step(episode: Episode, plan: str) -> Episode:
-    """The episode with another plan at its first step."""
+def with_first_notes(episode: Episode, notes: Mapping[str, str]) -> Episode:
+    """The episode with other notes at its first step."""
+    if not notes:
+        return episode
     first, *others = episode.steps
-    return replace(episode, steps=(replace(first, notes={**first.notes, "plan": plan}), *others))
+    return replace(episode, steps=(replace(first, notes={**first.notes, **notes}), *others))
 
 
 def line_of(text: str) -> str:

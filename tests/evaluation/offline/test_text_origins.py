@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from helpers import tiny
-from helpers.data.thoughts import row, with_texts
+from helpers.data.notes import row, with_texts
 from helpers.runs import adapted_run
 
 from vlm_agent.agents.vlm import VlmSettings
@@ -58,7 +58,7 @@ def evaluated(tmp_path_factory) -> tuple[Path, Path]:
     run = adapted_run.write_run(folder, steps=1)
     recipe = run / "recipe.yaml"
     content = yaml.safe_load(recipe.read_text())
-    content["data"]["coat"] = row(10) | {"max_tokens": 8}
+    content["data"] |= {"notes": row(10), "max_note_tokens": 8}
     recipe.write_text(yaml.safe_dump(content))
     shards = tiny.write_shards(folder / "test", [ANNOTATED, of_the_phone(tiny.episode(1))], split="test")
     command = ["evaluate", "--checkpoint", str(run), "--shards", str(shards), "--output", str(folder / "out")]
@@ -75,7 +75,7 @@ def test_an_evaluation_has_the_control_and_the_report_the_lines(evaluated):
         assert name in report
     assert f"5 steps: {ANNOTATION}; 5 steps: {PHONE}" in report
     plan = json.loads((output / "plan.json").read_text())["described"]
-    assert plan["text_inputs"] == ["screen", "result", "think", "action"] == list(VlmSettings(run=str(run)).text_inputs)
+    assert plan["text_inputs"] == ["result", "screen", "think", "action"] == list(VlmSettings(run=str(run)).text_inputs)
 
 
 def test_the_same_command_scores_again(evaluated):

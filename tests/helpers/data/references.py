@@ -5,7 +5,7 @@ from dataclasses import replace
 from helpers import tiny
 
 from vlm_agent.episodes import Episode
-from vlm_agent.sentences.thoughts.references import ReferenceLines, reference_line
+from vlm_agent.sentences.notes import ReferenceLines, reference_line
 
 GOALS = ("open settings 0", "Open  settings 1", "open settings 1", "buy milk", "a clock")
 """The second and the third are one goal."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 
 import numpy as np
+from helpers.data.notes import headed, row
 
 from vlm_agent.action_languages import LANGUAGES
 from vlm_agent.action_languages.coat import predicted_box, predicted_type
@@ -27,10 +28,9 @@ from vlm_agent.devices.adb.fingers import read_rotation
 from vlm_agent.devices.adb.getevent import Lines, read_event, read_panels
 from vlm_agent.episodes import Action, Screen, Step, UiElement
 from vlm_agent.files.console import neutral
-from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.screens.describe import plain
 from vlm_agent.sentences.html import screen_html
-from vlm_agent.sentences.thoughts.headed import HeadedThoughts, segment
+from vlm_agent.sentences.notes import as_line, from_line
 from vlm_agent.texts.lines import one_line, printable, without_tags
 from vlm_agent.texts.phone import pieces, screen_text
 from vlm_agent.texts.secrets import Focus, Secrets, mask_cards, names_secret
@@ -126,7 +126,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "lines": lambda text: (one_line(text), printable(text), without_tags(text)),
     "screens as HTML": lambda text: screen_html(_screen(text)),
     "texts of screens": lambda text: (screen_text(_screen(text)), pieces(text)),
-    "headed thoughts": lambda text: HeadedThoughts(CoatRecipe(think=True, action=True)).split(text),
-    "segments": lambda text: segment("think", text),
+    "headed notes": lambda text: headed(row(7)).split(text),
+    "notes": lambda text: (headed(row(7)).supervised({"think": text}), as_line("plan", text), from_line("plan", text)),
     "terminal": neutral,
 }

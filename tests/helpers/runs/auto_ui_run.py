@@ -15,7 +15,7 @@ from vlm_agent.models.features import EXTRACTORS, Extractor
 from vlm_agent.models.run_layout import RECIPE_FILE
 from vlm_agent.recipe.model import FeatureSettings
 from vlm_agent.recipe.run import Recipe
-from vlm_agent.sentences.steps import PHRASES, StepSentences, step_sentences
+from vlm_agent.sentences.steps import PHRASES, StepSentences
 
 T5 = {
     "model_type": "t5",
@@ -112,4 +112,4 @@ def write_run(run: Path, shards: Path = Path("shards"), seed: int = 0, **data) -
 
 
 def sentences(tokenizer, **data) -> StepSentences:
-    return step_sentences(tokenizer, AutoUiLanguage(), Recipe(**recipe(Path("shards"), Path("run"), **data)).data)
+    return StepSentences.of(tokenizer, AutoUiLanguage(), Recipe(**recipe(Path("shards"), Path("run"), **data)).data)

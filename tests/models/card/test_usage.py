@@ -130,11 +130,11 @@ def test_the_card_states_turns_language_and_base(vision):
         ({"action_language": {"name": "named"}}, ["Devices=tap at 14 30"]),
         ({"data": {"past_screens": 0}}, ["No earlier screen is shown with their answers, and all others", "Done:\\n"]),
         (
-            {"data": {"coat": {"think": True, "missing": "empty"}}},
+            {"data": {"notes": {"think": "learned"}, "missing_notes": "empty"}},
             ["a line each for think; its last line is the action"],
         ),
         (
-            {"data": {"coat": {"result": True, "missing": "empty"}}},
+            {"data": {"notes": {"result": "read"}, "missing_notes": "empty"}},
             ["This model needs vlm-agent, because its prompts have"],
         ),
     ],

@@ -8,7 +8,7 @@ import transformers
 import yaml
 from helpers import tiny
 from helpers.agents.chat_server import Reply, serving
-from helpers.data.plans import with_plans
+from helpers.data.notes import with_plans
 from helpers.models import tiny_text, tokenizers_of_all_kinds
 from tokenizers import normalizers
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -24,9 +24,7 @@ from vlm_agent.errors import UserError
 from vlm_agent.models.build import save
 from vlm_agent.models.run_layout import MODEL_FOLDER, RECIPE_FILE
 from vlm_agent.models.text.family import LLAMA, html_chat_template
-from vlm_agent.recipe.plan import PlanRecipe
-from vlm_agent.sentences.thoughts import LineThoughts, PlanLines
-from vlm_agent.sentences.windows import Past
+from vlm_agent.recipe.data import DataRecipe
 
 EPISODES = [tiny_text.episode(number) for number in range(2)]
 STEPS = [(episode, number) for episode in EPISODES for number in range(len(episode))]
@@ -97,9 +95,8 @@ def test_the_saved_template_has_the_ids_of_training_at_the_first_step_and_later(
 @pytest.mark.parametrize("kind", WORDS)
 @pytest.mark.parametrize("number", [0, 1, 4])
 def test_the_saved_template_has_the_ids_of_training_with_earlier_steps_in_words_and_plans_too(kind, number, tmp_path):
-    words, plan = WORDS[kind](), PlanRecipe(plan="given", step="given")
-    thoughts = LineThoughts(plans=PlanLines(plan))
-    sentences = tiny_text.processor().sentences(words, tiny_text.LANGUAGE, thoughts, Past(0))
+    words, data = WORDS[kind](), DataRecipe(notes="d_pot_read", past_screens=0)
+    sentences = tiny_text.processor().sentences(words, tiny_text.LANGUAGE, data)
     LLAMA.save_for_serving(tiny_text.model(words), words, tmp_path)
     episode = with_plans(EPISODES[0])
     messages = trained_messages(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from helpers import tiny
-from helpers.data.thoughts import row, with_texts
+from helpers.data.notes import row, with_texts
 
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.run import Recipe
@@ -35,10 +35,10 @@ def sentences_of(plan: ShardDataModule) -> dict:
 
 
 @pytest.mark.parametrize("data", [{"past_screens": n} for n in (0, 1, 3, 50)] + [{"past_screens": 1, "history": 2}])
-@pytest.mark.parametrize("coat", [{}, row(10)])
+@pytest.mark.parametrize("notes", [{}, row(10)])
 @pytest.mark.parametrize("language", [{"bins": tiny.BINS}, NAMED])
-def test_each_step_is_a_sentence_of_the_counted_length(shards, data, coat, language):
-    plan = planned(shards, coat=coat, keys={"action_language": language}, **data)
+def test_each_step_is_a_sentence_of_the_counted_length(shards, data, notes, language):
+    plan = planned(shards, notes=notes, keys={"action_language": language}, **data)
     built = sentences_of(plan)
     assert len(built) == len(plan.order.items) == STEPS
     for item in plan.order.items:
@@ -64,8 +64,8 @@ def test_without_history_a_step_has_no_past(shards):
 
 
 def test_the_control_of_results_reads_the_same_results_with_any_past(shards):
-    whole = planned(shards, coat=row(3), control="shuffled_results")
-    steps = sentences_of(planned(shards, coat=row(3), control="shuffled_results", past_screens=50))
+    whole = planned(shards, notes=row(3), control="shuffled_results")
+    steps = sentences_of(planned(shards, notes=row(3), control="shuffled_results", past_screens=50))
     for about, sentence in sentences_of(whole).items():
         last = steps[about.replace("steps 0-", "step ")]
         assert last.input_ids == sentence.input_ids

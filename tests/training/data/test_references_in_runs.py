@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from helpers import tiny
-from helpers.data.plans import FORMS
+from helpers.data.notes import FORMS
 from helpers.data.references import TRAIN, episode
 from helpers.models.tiny_encoder import write_encoder
 from safetensors.torch import load_file
@@ -32,7 +32,7 @@ from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.data.recipe_sentences import recipe_sentences, whole_lengths
 from vlm_agent.training.data.shard_data import ShardDataModule
 
-D_POT = {"past_screens": 0, "plan": FORMS["d_pot"]}
+D_POT = {"past_screens": 0, "notes": FORMS["d_pot"]}
 PASTS = [{}, {"max_tokens": 200}, {"past_screens": 2, "history": 1}, D_POT]
 TEST = [episode("e0", "Open settings 1"), episode("e1", "buy a clock")]
 """The goal of the first is in train."""
@@ -219,9 +219,9 @@ def test_batched_steps_answer_as_each_step_alone(agent, control):
 
 
 def test_a_static_plan_follows_the_references(agent, run):
-    content = yaml.safe_load((run / "recipe.yaml").read_text())["data"] | {"plan": {"plan": "first"}}
+    content = yaml.safe_load((run / "recipe.yaml").read_text())["data"] | {"notes": {"plan": "first"}}
     static = planned(
-        run.parent / "gone", Path(content["references"]["encoder"]), past_screens=0, plan={"plan": "first"}
+        run.parent / "gone", Path(content["references"]["encoder"]), past_screens=0, notes={"plan": "first"}
     )
     one = replace(agent, sentences=static.sentences)
     assert one.answer_episodes(TEST)[0] == answer_step_by_step(one, TEST)

@@ -1,18 +1,18 @@
-"""`data.coat` in runs: the counted tokens are those of the sentences, and missing texts are found before training."""
+"""Notes of Android in the Zoo in runs: their tokens are counted, and missing ones are found before training."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from helpers import tiny
-from helpers.data.thoughts import ROWS, row, with_texts
+from helpers.data.notes import ROWS, row, weighted, with_texts
 from helpers.runs import chain_runs
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences import IGNORED, ROLES
-from vlm_agent.sentences.thoughts import shuffled_results
+from vlm_agent.sentences.notes import shuffled_results
 from vlm_agent.training.data.recipe_sentences import recipe_sentences, whole_lengths
 from vlm_agent.training.data.shard_data import ShardDataModule
 
@@ -60,7 +60,7 @@ def text_of(plan: ShardDataModule, sentence) -> str:
 
 @pytest.mark.parametrize("number", ROWS)
 def test_counted_tokens_are_those_of_the_sentences_in_every_row_of_table_5(shards, number):
-    plan, dataset = trajectories(shards, coat=row(number)), ShardDataset(shards)
+    plan, dataset = trajectories(shards, notes=row(number)), ShardDataset(shards)
     items = plan.kind.counts.items
     built = [plan.sentences.build(episode) for episode in dataset]
     assert items["tokens"].tolist() == [len(one) for one in built]
@@ -78,7 +78,7 @@ def test_counted_tokens_are_those_of_the_sentences_in_every_row_of_table_5(shard
     [(None, None), (None, 110), ("shuffled_results", None), ("shuffled_results", 110), ("no_history", None)],
 )
 def test_windows_and_controls_have_the_counted_length_and_read_the_result_before_them(shards, control, budget):
-    plan = trajectories(shards, coat=row(10), control=control, max_tokens=budget)
+    plan = trajectories(shards, notes=row(10), control=control, max_tokens=budget)
     items = {(item.episode, item.window.first_supervised): item for item in plan.order.items}
     built = sentences_of(plan)
     assert len(built) == len(items)
@@ -101,7 +101,7 @@ def test_windows_and_controls_have_the_counted_length_and_read_the_result_before
 @pytest.mark.parametrize("number", ROWS)
 @pytest.mark.parametrize("limits", [(512, 128), (45, 30), (18, 128)])
 def test_counted_sources_and_targets_are_those_of_the_sentences(shards, features, number, limits):
-    plan = chains(shards, features, coat=row(number), max_source_tokens=limits[0], max_target_tokens=limits[1])
+    plan = chains(shards, features, notes=row(number), max_source_tokens=limits[0], max_target_tokens=limits[1])
     sentences, dataset = plan.kind.sentences, plan.shards
     counts = plan.kind.counts.steps
     steps = [(episode, place) for episode in dataset for place in range(len(episode))]
@@ -119,7 +119,7 @@ def test_counted_sources_and_targets_are_those_of_the_sentences(shards, features
 
 @pytest.mark.parametrize("control", [None, "no_history", "shuffled_results"])
 def test_chains_read_the_results_of_their_control_and_have_the_counted_length(shards, features, control):
-    plan = chains(shards, features, coat=row(10), control=control)
+    plan = chains(shards, features, notes=row(10), control=control)
     lengths = plan.kind.counts.steps["source"] + plan.kind.counts.steps["target"]
     built = sentences_of(plan)
     assert sorted(len(one) for one in built.values()) == sorted(lengths.tolist())
@@ -141,11 +141,11 @@ def test_chains_read_the_results_of_their_control_and_have_the_counted_length(sh
 
 
 def test_dry_runs_and_notes_count_texts(shards, features):
-    plan = chains(shards, features, coat=row(4), max_source_tokens=18)
+    plan = chains(shards, features, notes=row(4), max_source_tokens=18)
     (note,) = plan.notes
     assert "lose the end of their texts (screen description, result)" in note.text
     assert note.figures["description_tokens_lost"] == int(plan.kind.counts.steps["cut"].sum()) > 0
-    with_thoughts, without = (chains(shards, features, coat=row(number)) for number in (7, 1))
+    with_thoughts, without = (chains(shards, features, notes=row(number)) for number in (7, 1))
     assert (
         with_thoughts.kind.count_pass(with_thoughts.order.items).target_tokens[0]
         > without.kind.count_pass(without.order.items).target_tokens[0] + 5
@@ -153,15 +153,15 @@ def test_dry_runs_and_notes_count_texts(shards, features):
 
 
 def test_a_note_counts_thoughts_that_an_agent_cannot_write_whole(shards):
-    counts = trajectories(shards, coat=row(7)).kind.counts.steps["thoughts"]
-    assert trajectories(shards, coat=row(7)).notes == []
-    (note,) = trajectories(shards, coat=row(7) | {"max_tokens": int(counts.max()) - 1}).notes
+    counts = trajectories(shards, notes=row(7)).kind.counts.steps["notes"]
+    assert trajectories(shards, notes=row(7)).notes == []
+    (note,) = trajectories(shards, notes=row(7), max_note_tokens=int(counts.max()) - 1).notes
     count = int((counts == counts.max()).sum())
     assert note.figures == {"count": count, "steps": 16, "max_tokens": counts.max()}
 
 
 def test_the_phrases_of_thoughts_are_tokens_only_of_runs_with_thoughts(shards, features):
-    tokens = [chains(shards, features, coat=row(number)).tokenizer.get_vocab() for number in (1, 7)]
+    tokens = [chains(shards, features, notes=row(number)).tokenizer.get_vocab() for number in (1, 7)]
     assert sum("ActionĠThink:" in one for one in tokens) == 1
     assert "ActionĠThink:" in tokens[1]
 
@@ -176,20 +176,21 @@ def without(episode, number: int, part: str):
 def test_a_missing_text_is_an_error_before_training_that_names_episode_and_step(tmp_path, part):
     shards = tiny.write_shards(tmp_path / "shards", [EPISODES[0], without(EPISODES[1], 3, part)])
     with pytest.raises(
-        RecipeError, match=rf"episode 1 step 3 has no note .{part}., which data.coat.{part} needs \(1 of 15 steps"
+        RecipeError,
+        match=rf"episode 1 step 3 has no note .{part}., which data.notes.{part}: {row(10)[part]} needs \(1 of 15 steps",
     ):
-        trajectories(shards, coat={part: True}).order  # noqa: B018 (computed)
-    others = dict.fromkeys({"screen", "result", "think", "action"} - {part}, True)
-    assert trajectories(shards, coat=others).order.items
-    plan = trajectories(shards, coat={part: True, "missing": "empty"})
+        trajectories(shards, notes={part: row(10)[part]}).order  # noqa: B018 (computed)
+    others = {name: use for name, use in row(10).items() if name != part}
+    assert trajectories(shards, notes=others).order.items
+    plan = trajectories(shards, notes={part: row(10)[part]}, missing_notes="empty")
     assert sorted(map(len, sentences_of(plan).values())) == sorted(item.window.tokens for item in plan.order.items)
 
 
 def test_episodes_without_any_text_are_refused_and_are_empty_where_asked(tmp_path):
     shards = tiny.write_shards(tmp_path / "shards", [tiny.episode(0), tiny.episode(1)])
-    with pytest.raises(RecipeError, match="episode 0 step 0 has no note 'screen'"):
-        trajectories(shards, coat=row(10)).order  # noqa: B018 (computed)
-    plan = trajectories(shards, coat=row(10) | {"missing": "empty"})
+    with pytest.raises(RecipeError, match="episode 0 step 0 has no note 'result'"):
+        trajectories(shards, notes=row(10)).order  # noqa: B018 (computed)
+    plan = trajectories(shards, notes=row(10), missing_notes="empty")
     text = text_of(plan, sentences_of(plan)["0 steps 0-4"])
     assert "Screen:" not in text and "Result:" not in text
     assert "\nAction: \n\ntap" in text
@@ -197,20 +198,20 @@ def test_episodes_without_any_text_are_refused_and_are_empty_where_asked(tmp_pat
 
 def test_the_result_of_the_last_action_is_not_needed(tmp_path):
     shards = tiny.write_shards(tmp_path / "shards", [without(EPISODES[0], len(EPISODES[0]) - 1, "result")])
-    assert trajectories(shards, coat={"result": True}).order.items
+    assert trajectories(shards, notes=row(3)).order.items
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         (
-            {"sentences": "elements", "coat": {"think": True}},
-            "coat.think needs sentences: trajectory or chain_of_actions",
+            {"sentences": "elements", "notes": {"think": "learned"}},
+            "notes.think needs sentences: trajectory or chain_of_actions",
         ),
-        ({"control": "shuffled_results"}, "shuffled_results needs coat.result"),
-        ({"coat": {"thought": True}}, "thought"),
-        ({"coat": {"think": True, "think_weight": -1}}, "think_weight"),
-        ({"coat": {"think": True, "missing": "guess"}}, "missing"),
+        ({"control": "shuffled_results"}, "shuffled_results needs notes.result"),
+        ({"notes": {"thought": "learned"}}, "thought"),
+        ({"notes": {"think": {"use": "learned", "weight": -1}}}, "weight"),
+        ({"notes": {"think": "learned"}, "missing_notes": "guess"}, "missing"),
     ],
 )
 def test_wrong_settings_are_refused(shards, data, message):
@@ -219,7 +220,7 @@ def test_wrong_settings_are_refused(shards, data, message):
 
 
 def test_a_thought_weight_of_zero_leaves_the_loss_of_the_actions(shards):
-    plan = trajectories(shards, coat=row(7) | {"think_weight": 0})
+    plan = trajectories(shards, notes=weighted(row(7), 0))
     columns = plan.stream()[0]
     weights, roles = columns["loss_weights"][0], columns["roles"][0]
     assert set(weights[roles == ROLES.index("thought")].tolist()) == {0}

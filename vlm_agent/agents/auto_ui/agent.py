@@ -29,7 +29,7 @@ from vlm_agent.models.weights.precision import model_device
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.segments import Segment
-from vlm_agent.sentences.steps import StepSentences, TooLongError, step_sentences
+from vlm_agent.sentences.steps import StepSentences, TooLongError
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -82,7 +82,7 @@ class AutoUiAgent(Agent):
         store = None if features is None else FeatureStore(features)
         model, tokenizer = load(run, merged=True, device=device)
         screens = ScreenFeatures.of_model(model.config.features, store, device)
-        sentences = step_sentences(tokenizer, recipe.action_language.build(), recipe.data)
+        sentences = StepSentences.of(tokenizer, recipe.action_language.build(), recipe.data)
         return cls(model, tokenizer, sentences, screens, bf16, constrained, batch_size)
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
@@ -93,7 +93,7 @@ class AutoUiAgent(Agent):
                 "this run reads the elements of screens (data.elements: true), and this source provides none; choose a "
                 "device or source that does, or a run with data.elements: false"
             )
-        episode = episode_of(goal, history, screen, bool(self.sentences.thoughts.parts.read))
+        episode = episode_of(goal, history, screen, self.sentences.notes.reads_phone)
         seen = [episode.steps[number].screenshot for number in self.sentences.screen_numbers(len(history))]
         features = self.features.of([self.features.lookup(screenshot) for screenshot in seen])
         sentence = self.sentences.encode(self.sentences.prompt_segments(episode, len(history)), features)
@@ -176,11 +176,11 @@ class AutoUiAgent(Agent):
 
     def _answer(self, ids: list[int], screen: Screen, usage: Usage, is_unwritable: bool = False) -> Answer:
         sentences, text = self.sentences, self.sentences.text(ids)
-        thoughts, rest = sentences.thoughts.split(text)
+        written, rest = sentences.notes.split(text)
         plan, decision = sentences.plan_of(rest), sentences.decision_of(rest)
         action = sentences.language.decode(decision, screen)
         box = sentences.language.predicted_box(decision, screen)
-        notes = {**thoughts, "plan": "\n".join(plan)} if plan else thoughts
+        notes = {**written, "plan": "\n".join(plan)} if plan else written
         return Answer(text, action, notes, box=box, usage=usage, diagnostics=Diagnostics(unwritable=is_unwritable))
 
     def _decoding(self, constrained: bool) -> tuple[Choice, Limits]:

@@ -22,7 +22,7 @@ from vlm_agent.agents.llm.prompted import PromptedAgent, Replies
 from vlm_agent.agents.llm.prompts import numbered_lines, pixels_of, system, turn_in_words, user
 from vlm_agent.drawing.marks import numbered
 from vlm_agent.episodes import BUTTONS, NO_NOTES, Action, Screen
-from vlm_agent.sentences.thoughts import known_texts
+from vlm_agent.sentences.notes import known_notes
 from vlm_agent.texts.lines import one_line
 
 TEXT_TOKENS = 256
@@ -98,7 +98,7 @@ class CoatAgent(PromptedAgent):
         screens = [*(turn.screen for turn in history[-1:]), screen]
         if self.texts == "phone":
             screens = [replace(shown, notes=NO_NOTES) for shown in screens]
-        known = known_texts(screens)[-1]
+        known = known_notes(screens)[-1]
         return {"screen": one_line(known["screen"]), "result": one_line(known["result"]) if history else ""}
 
     def _asked_texts(self, history: Sequence[Turn], screen: Screen, replies: Replies) -> dict[str, str]:

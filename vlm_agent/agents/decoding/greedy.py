@@ -71,7 +71,7 @@ def answer_sentences(
 ) -> list[list[list[DecodedAnswer]]]:
     """The answer to every supervised action of every sentence under each `Choice`: [choice][sentence][action].
 
-    An answer begins with the thoughts that are supervised before the action.
+    An answer begins with the notes that are supervised before the action.
     """
     prefill = decoder.prefill(sentences)
     if prefill is None:
@@ -107,7 +107,7 @@ def decode_sentence(decoder: Decoder, sentence: Sentence, choose: Choice, limits
 
 
 def answer_spans(sentence: Sentence, end_mark: int) -> list[tuple[int, int]]:
-    """(first, last + 1) of the supervised tokens of each answer: an action with its end mark, and the thoughts before
+    """(first, last + 1) of the supervised tokens of each answer: an action with its end mark, and the notes before
     it."""
     spans, start = [], None
     for at, (label, role) in enumerate(zip(sentence.labels, sentence.roles, strict=True)):

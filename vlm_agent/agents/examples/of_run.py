@@ -21,8 +21,8 @@ from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
 from vlm_agent.files.parquet import ParquetWriter, check_columns, open_parquet
 from vlm_agent.models.run_layout import REFERENCES_FILE
-from vlm_agent.recipe.references import ReferencesRecipe
-from vlm_agent.sentences.thoughts.references import ReferenceLines, reference_line
+from vlm_agent.recipe.data import ReferencesRecipe
+from vlm_agent.sentences.notes import ReferenceLines, reference_line
 
 _ENCODER = b"encoder"
 _SCHEMA = pa.schema(

@@ -35,9 +35,7 @@ from vlm_agent.models.weights.precision import model_device
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import CachedScreens
-from vlm_agent.sentences.thoughts import LineThoughts
-from vlm_agent.sentences.trajectory import TrajectorySentences, with_plan_of_first_step
-from vlm_agent.sentences.windows import past_of
+from vlm_agent.sentences.trajectory import TrajectorySentences, with_first_notes
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -73,8 +71,8 @@ class VlmAgent(Agent):
         """The agent of a finished run or of a checkpoint (RUN/checkpoints/checkpoint-N), without a control."""
         recipe = read_recipe(trained(run).recipe)
         model, tokenizer = load(run, merged=True, device=model_device())
-        language, thoughts = recipe.action_language.build(), LineThoughts.of(recipe.data)
-        sentences = processor_of(model.config).sentences(tokenizer, language, thoughts, past_of(recipe.data))
+        language = recipe.action_language.build()
+        sentences = processor_of(model.config).sentences(tokenizer, language, recipe.data)
         if recipe.data.references is not None:
             references = references_of_run(trained(run).references, recipe.data.references)
             sentences = replace(sentences, references=references)
@@ -84,8 +82,8 @@ class VlmAgent(Agent):
         start = time.perf_counter()
         if self.sentences.as_html and screen.elements is None:
             raise UserError(NO_ELEMENTS)
-        episode = episode_of(goal, history, screen, bool(self.sentences.thoughts.parts.read))
-        episode, agent = self._with_own_plan(episode, history), self._later if history else self
+        episode = episode_of(goal, history, screen, self.sentences.notes.reads_phone)
+        episode, agent = self._with_own_notes(episode, history), self._later if history else self
         sentence = self.sentences.prompt(episode)
         with torch.inference_mode(), self._precision():
             ids = decode_sentence(self._decoder, sentence, agent._choice, agent._limits)
@@ -120,49 +118,51 @@ class VlmAgent(Agent):
     def answer_prepared(
         self, prepared: Sequence["PreparedEpisode"], variants: Sequence[str] = ()
     ) -> list[list[list[Answer]]]:
-        if self.sentences.thoughts.plans.parts.is_static:
-            return self._answer_with_own_plans(prepared, variants)
+        if self.sentences.notes.first_names:
+            return self._answer_with_own_notes(prepared, variants)
         return self._answer_all(prepared, self._choices(variants))
 
     def _answer_all(self, prepared: Sequence["PreparedEpisode"], choices: Sequence[Choice]) -> list[list[list[Answer]]]:
         by_run = self._decoded([sentence for one in prepared for sentence in one.sentences], choices)
         return [self._by_episode(prepared, iter(of_sentences)) for of_sentences in by_run]
 
-    def _answer_with_own_plans(
+    def _answer_with_own_notes(
         self, prepared: Sequence["PreparedEpisode"], variants: Sequence[str]
     ) -> list[list[list[Answer]]]:
-        """Later steps read the plan that the same run wrote at the first step, as in `act`."""
+        """Later steps read the notes that the same run wrote at the first step, as in `act`."""
         firsts = self._answer_all([one.part(0, 1) for one in prepared], self._choices(variants))
         found = []
         for of_firsts, choice in zip(firsts, self._later._choices(variants), strict=True):
-            rest = [
-                self._rest(one, first.notes.get("plan", "")) for one, (first,) in zip(prepared, of_firsts, strict=True)
-            ]
+            rest = [self._rest(one, first) for one, (first,) in zip(prepared, of_firsts, strict=True)]
             (of_rest,) = self._later._answer_all(rest, [choice])
             found.append([[*first, *later] for first, later in zip(of_firsts, of_rest, strict=True)])
         return found
 
-    def _rest(self, prepared: "PreparedEpisode", plan: str) -> "PreparedEpisode":
-        """The steps after the first one, with the plan of the first one after the goal."""
-        lines = self.sentences.thoughts.plans.static({"plan": plan})
+    def _rest(self, prepared: "PreparedEpisode", first: Answer) -> "PreparedEpisode":
+        """The steps after the first one, with the notes of the first one after the goal."""
+        lines = self.sentences.notes.first(self._first_notes(first))
         ids = [token for line in lines for token in self.sentences.ids(line)]
         at, rest = self.sentences.length(self.sentences.opening(prepared.episode)), prepared.part(1, None)
         return replace(rest, sentences=[sentence.with_read(at, ids) for sentence in rest.sentences])
 
-    def _with_own_plan(self, episode: Episode, history: Sequence[Turn]) -> Episode:
-        """With a static plan, that of the agent's first answer; for a demonstrated first step the agent writes it."""
-        if not (history and self.sentences.thoughts.plans.parts.is_static):
+    def _first_notes(self, answer: Answer) -> dict[str, str]:
+        return {name: answer.notes.get(name, "") for name in self.sentences.notes.first_names}
+
+    def _with_own_notes(self, episode: Episode, history: Sequence[Turn]) -> Episode:
+        """With the notes of the agent's first answer that later steps read; for a demonstrated first step the agent
+        writes them."""
+        if not (history and self.sentences.notes.first_names):
             return episode
         first = history[0].answer
         answer = self.act(episode.goal, (), history[0].screen) if first is None else first
-        return with_plan_of_first_step(episode, answer.notes.get("plan", ""))
+        return with_first_notes(episode, self._first_notes(answer))
 
     @cached_property
     def _later(self) -> "VlmAgent":
-        """The agent that decodes steps after the first one, whose answers have no static plan."""
-        if not self.sentences.thoughts.plans.parts.is_static:
+        """The agent that decodes steps after the first one, whose answers lack the notes of the first one."""
+        if not self.sentences.notes.first_names:
             return self
-        return replace(self, sentences=replace(self.sentences, thoughts=self.sentences.thoughts.at(is_first=False)))
+        return replace(self, sentences=replace(self.sentences, notes=self.sentences.notes.at(is_first=False)))
 
     def _decoded(self, sentences: Sequence[Sentence], choices: Sequence[Choice]) -> list[list[list[DecodedAnswer]]]:
         """Answers as [choice][sentence][action], decoded in batches."""
@@ -203,12 +203,12 @@ class VlmAgent(Agent):
         self, ids: list[int], screen: Screen, usage: Usage, unwritable: bool = False, has_goal: bool | None = None
     ) -> Answer:
         text = self.sentences.text(ids)
-        lines, language = self.sentences.thoughts.read_answer(text), self.sentences.language
-        action, box = language.decode(lines.action, screen), language.predicted_box(lines.action, screen)
+        language, (notes, words) = self.sentences.language, self.sentences.notes.split(text)
+        action, box = language.decode(words, screen), language.predicted_box(words, screen)
         return Answer(
             text,
             action,
-            lines.notes,
+            notes,
             box=box,
             usage=usage,
             diagnostics=Diagnostics(

@@ -23,9 +23,8 @@ from vlm_agent.models.run_layout import BASE_FOLDER, MODEL_FOLDER, base_folder, 
 from vlm_agent.models.weights.adapters import ADAPTER_WEIGHTS
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.sentences.messages import answer, conversation
-from vlm_agent.sentences.thoughts import LineThoughts
+from vlm_agent.sentences.notes import UsedNotes
 from vlm_agent.sentences.trajectory import TrajectorySentences
-from vlm_agent.sentences.windows import past_of
 
 # Markdown of texts that may hold anything: a goal, a path or a name ends no table, code block or comment.
 
@@ -79,8 +78,7 @@ def how_to_use(folder: Path, recipe: Recipe, name: str, bases: Mapping[str, str]
     if reason is not None:
         command = code(f"vlm-agent act --checkpoint {shlex.quote(name)} --device DEVICE --goal GOAL")
         return f"{HEADING}\n\nThis model needs vlm-agent, because {reason}:\n\n{command}"
-    thoughts, past = LineThoughts.of(recipe.data), past_of(recipe.data)
-    sentences = load_sentences(folder, recipe.action_language.build(), thoughts, past)
+    sentences = load_sentences(folder, recipe.action_language.build(), recipe.data)
     weights = _Weights.of(folder, recipe, bases)
     third = example(3)
     parts = [
@@ -123,7 +121,7 @@ def _needs_package(folder: Path, recipe: Recipe) -> str | None:
         return f"its prompts are sentences of kind {data.sentences}"
     if data.references is not None:
         return "its prompts have demonstrations that vlm-agent finds"
-    if LineThoughts.of(data).reads_texts:
+    if UsedNotes(data.notes).read_names:
         return "its prompts have texts that vlm-agent writes"
     return None
 
@@ -225,8 +223,7 @@ def _turns(sentences: TrajectorySentences) -> str:
 
 def _answers(sentences: TrajectorySentences) -> str:
     """What an answer has before its action."""
-    names = sentences.thoughts.learned_names
-    if not names:
+    if not (names := sentences.notes.learned_names):
         return "An answer is one action."
     return f"An answer has a line each for {', '.join(names)}; its last line is the action."
 

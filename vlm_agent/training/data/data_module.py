@@ -15,9 +15,7 @@ from vlm_agent.models.cost import TrainingFlops
 from vlm_agent.models.family import Processor, family_of, processor_of
 from vlm_agent.recipe.run import Recipe, ValidationRecipe
 from vlm_agent.sentences.templates import CHAT_TURNS_KEY
-from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.trajectory import TrajectorySentences
-from vlm_agent.sentences.windows import past_of
 from vlm_agent.training.data.stream import Order, RowStream
 
 LISTED = 20
@@ -143,7 +141,7 @@ class DataModule(ABC):
     @cached_property
     def sentences(self) -> TrajectorySentences:
         data, language = self.recipe.data, self.recipe.action_language.build()
-        sentences = self.processor.sentences(self.tokenizer, language, LineThoughts.of(data), past_of(data))
+        sentences = self.processor.sentences(self.tokenizer, language, data)
         return self.with_references(replace(sentences, grey=data.control == "grey_screens"))
 
     def with_references(self, sentences: TrajectorySentences) -> TrajectorySentences:

@@ -10,9 +10,7 @@ from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
 from vlm_agent.models.family import context_of, processor_of
 from vlm_agent.recipe.run import Recipe
-from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.trajectory import TrajectorySentences
-from vlm_agent.sentences.windows import past_of
 from vlm_agent.training.data.references import with_references
 from vlm_agent.training.data.stream import chosen_episodes
 from vlm_agent.training.data.vocabulary import vocabulary_of
@@ -26,7 +24,7 @@ def recipe_sentences(recipe: Recipe) -> TrajectorySentences:
     """
     tokenizer = build_tokenizer(recipe.model, _words(recipe))
     processor, language = processor_of(configuration_of(recipe.model, tokenizer)), recipe.action_language.build()
-    sentences = processor.sentences(tokenizer, language, LineThoughts.of(recipe.data), past_of(recipe.data))
+    sentences = processor.sentences(tokenizer, language, recipe.data)
     if recipe.data.references is None:
         return sentences
     shards = _shards(recipe)

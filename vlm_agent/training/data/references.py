@@ -6,7 +6,7 @@ from dataclasses import replace
 from vlm_agent.agents.examples.nearest import Reference
 from vlm_agent.agents.examples.of_run import RunReferences, first_of_goals
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.recipe.references import ReferencesRecipe
+from vlm_agent.recipe.data import ReferencesRecipe
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.data.data_module import Note
 

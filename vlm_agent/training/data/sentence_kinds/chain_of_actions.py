@@ -20,14 +20,13 @@ from vlm_agent.models.features.store import FeatureStore, extraction_remedy
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.model import FeatureSettings
 from vlm_agent.sentences import Sentence
-from vlm_agent.sentences.steps import PHRASES, StepSentences, TooLongError, step_sentences
-from vlm_agent.sentences.thoughts import controlled_texts, headed
+from vlm_agent.sentences.notes import HeadedNotes, training_notes
+from vlm_agent.sentences.steps import PHRASES, StepSentences, TooLongError
 from vlm_agent.sentences.windows import Window
 from vlm_agent.training.data.data_module import LISTED, Note, Unwritable
 from vlm_agent.training.data.lengths import Counter, Counts, Row, counted, tokenizer_digest
-from vlm_agent.training.data.missing_texts import check_texts, missing_texts
 from vlm_agent.training.data.sentence_kinds.chain_pass import ChainPass, note_on_sources
-from vlm_agent.training.data.sentence_kinds.kind import SentenceKind, listed
+from vlm_agent.training.data.sentence_kinds.kind import SentenceKind, check_notes, listed, missing_notes
 from vlm_agent.training.data.stream import Item
 
 _GREY_SCREEN = np.full((448, 224, 3), GREY, np.uint8)
@@ -44,12 +43,12 @@ class ChainOfActionsKind(SentenceKind):
 
     @classmethod
     def phrases_of(cls, data: DataRecipe) -> tuple[str, ...]:
-        return (*cls.phrases, *(headed.PHRASES if data.coat.is_on else ()))
+        return (*cls.phrases, *(HeadedNotes.PHRASES if data.notes else ()))
 
     @cached_property
     def sentences(self) -> StepSentences:
         recipe = self.run.recipe
-        return step_sentences(self.run.tokenizer, recipe.action_language.build(), recipe.data)
+        return StepSentences.of(self.run.tokenizer, recipe.action_language.build(), recipe.data)
 
     @property
     def feature_settings(self) -> FeatureSettings:
@@ -86,14 +85,14 @@ class ChainOfActionsKind(SentenceKind):
     def counts(self) -> Counts:
         """The steps of the episodes of the run: tokens of `source` and `target`, the earlier actions that the source
         has `dropped` and the tokens that it has `cut`, whether the action `is_writable`, and whether it also fits into
-        a target and so `is_learned`, the number of `elements`, and the texts that are `missing`."""
+        a target and so `is_learned`, the number of `elements`, and the notes that are `missing`."""
         return self._counted(self.shards, self.episodes)
 
     def _counted(self, shards: ShardDataset, episodes: Sequence[int]) -> Counts:
-        """`episodes`: ascending numbers. Raises RecipeError for texts and elements that the sentences need."""
+        """`episodes`: ascending numbers. Raises RecipeError for notes and elements that the sentences need."""
         counts = counted(shards, episodes, Counter(self._count, (), _STEPS, self._identity))
         steps = counts.steps
-        check_texts(steps["missing"], steps, shards, self.run.recipe.data)
+        check_notes(steps, shards, self.run.recipe.data)
         if self.sentences.elements and len(steps) and not steps["elements"].any():
             raise RecipeError(
                 f"data.elements is true, and none of {len(steps):,} steps in {shards.directory} has elements; choose "
@@ -109,10 +108,10 @@ class ChainOfActionsKind(SentenceKind):
 
     def _count(self, episode: Episode) -> tuple[list[Row], list[Row]]:
         data, sentences = self.run.recipe.data, self.sentences
-        missing = missing_texts(episode, data)
+        missing = missing_notes(episode, data)
         if any(missing):
             return [], [(0,) * (len(_STEPS) - 1) + (lacks,) for lacks in missing]
-        known = controlled_texts(episode, sentences.thoughts.parts, data.control)
+        known = training_notes(episode, sentences.notes, data.control)
         rows: list[Row] = []
         for number, step in enumerate(known.steps):
             at, place = step_at(known, number, self._hides_history)
@@ -163,7 +162,7 @@ class ChainOfActionsKind(SentenceKind):
         return listed(self.shards, self.counts.steps[self.counts.steps["is_writable"] == 0])
 
     def notes(self) -> list[Note]:
-        described = self.sentences.elements or not self.sentences.thoughts.parts.read
+        described = self.sentences.elements or not self.sentences.notes.read_names
         truncated = note_on_sources(self._learned, self.sentences.max_source_tokens, described)
         return [truncated, *self._long_targets()]
 
@@ -235,7 +234,7 @@ class Steps:
         assert item.window is not None  # noqa: S101 (an item of `StepItems`)
         number = item.window.first_supervised
         episode, stored = self.shards.without_pixels(item.episode), self.features.steps(self.shards, item.episode)
-        episode = controlled_texts(episode, self.sentences.thoughts.parts, self.control)
+        episode = training_notes(episode, self.sentences.notes, self.control)
         at, place = step_at(episode, number, self.control == "no_history")
         seen = [number - place + each for each in self.sentences.screen_numbers(place)]
         screens = [stored[each] if self.grey is None else self.grey for each in seen]

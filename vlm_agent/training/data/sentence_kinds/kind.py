@@ -11,10 +11,12 @@ import numpy as np
 from transformers import PretrainedConfig
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.episodes import Episode, Step
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.cost import Workload
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.sentences import Sentence
+from vlm_agent.sentences.notes import as_line
 from vlm_agent.sentences.trajectory import unwritable_line
 from vlm_agent.training.data.data_module import LISTED, DataModule, Note, Unwritable
 from vlm_agent.training.data.stream import Item, RowSize
@@ -113,3 +115,38 @@ def listed(shards: ShardDataset, steps: np.ndarray) -> Unwritable:
         for episode, step in places
     )
     return Unwritable(len(steps), tuple(lines))
+
+
+def missing_notes(episode: Episode, data: DataRecipe) -> list[int]:
+    """For each step the notes that it lacks: bit k is that of the k-th note in `data.notes`; 0 where
+    `data.missing_notes` allows it."""
+    if data.missing_notes == "empty":
+        return [0] * len(episode)
+    last = len(episode) - 1
+    return [
+        sum(_lacks(step, number, last, name, data) << bit for bit, name in enumerate(data.notes))
+        for number, step in enumerate(episode.steps)
+    ]
+
+
+def _lacks(step: Step, number: int, last: int, name: str, data: DataRecipe) -> bool:
+    if name == "result" and number == last:  # no step reads the result of the last action
+        return False
+    if data.notes[name].use == "first" and number and data.control != "no_history":
+        return False
+    return not as_line(name, step.notes.get(name, ""))
+
+
+def check_notes(steps: np.ndarray, shards: ShardDataset, data: DataRecipe) -> None:
+    """Raises RecipeError that names the first step without a note. `steps`: rows of `Counts.steps`, whose `missing` is
+    from `missing_notes`."""
+    for bit, (name, note) in enumerate(data.notes.items()):
+        lacking = steps[steps["missing"] >> bit & 1 > 0]
+        if len(lacking):
+            raise RecipeError(
+                f"episode {shards.ids[int(lacking['episode'][0])]} step {int(lacking['number'][0])} has no note "
+                f"{name!r}, which data.notes.{name}: {note.use} needs ({len(lacking):,} of {len(steps):,} steps in "
+                f"{shards.directory} lack it); choose shards of a source with notes, such as AitZ, write them with "
+                f"`vlm-agent annotate` or `vlm-agent simulate --thoughts`, remove data.notes.{name}, or set "
+                "data.missing_notes to empty"
+            )

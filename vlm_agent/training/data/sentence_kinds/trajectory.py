@@ -14,20 +14,25 @@ from vlm_agent.errors import RecipeError
 from vlm_agent.models.family import context_of
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import label_elements
+from vlm_agent.sentences.notes import training_notes
 from vlm_agent.sentences.segments import Segment, supervised_length
-from vlm_agent.sentences.thoughts import controlled_texts
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import TooLongError, Window, single_steps, windows
 from vlm_agent.training.data.data_module import Note, Unwritable
 from vlm_agent.training.data.lengths import Counter, Counts, Row, counted, tokenizer_digest
-from vlm_agent.training.data.missing_texts import check_texts, missing_texts
 from vlm_agent.training.data.references import note_on_identical_goals
-from vlm_agent.training.data.sentence_kinds.kind import EMPTY_CELLS_NAMED, SentenceKind, listed
+from vlm_agent.training.data.sentence_kinds.kind import (
+    EMPTY_CELLS_NAMED,
+    SentenceKind,
+    check_notes,
+    listed,
+    missing_notes,
+)
 from vlm_agent.training.data.sentence_kinds.trajectory_pass import TrajectoryPass, count_trajectories
 from vlm_agent.training.data.stream import Item
 
 _SENTENCES = ("first", "first_supervised", "last", "tokens", "supervised", "actions")
-_STEPS = ("screen", "thoughts", "plans", "is_writable", "elements", "missing")
+_STEPS = ("screen", "notes", "is_writable", "elements", "missing")
 
 
 class TrajectoryKind(SentenceKind):
@@ -38,15 +43,15 @@ class TrajectoryKind(SentenceKind):
         """The sentences and steps of the episodes of the run.
 
         Sentences have their steps as in `Window`, `tokens`, `supervised` tokens and supervised `actions`. Steps have
-        the tokens of the `screen`, of learned `thoughts` and `plans`, whether the action `is_writable`, the number of
-        `elements`, and the texts that are `missing` (`missing_texts`).
+        the tokens of the `screen` and of learned `notes`, whether the action `is_writable`, the number of `elements`,
+        and the notes that are `missing` (`missing_notes`).
         """
         return self._counted(self.shards, self.episodes)
 
     def _counted(self, shards: ShardDataset, episodes: Sequence[int]) -> Counts:
-        """`episodes`: ascending numbers. Raises RecipeError for texts and elements that the sentences need."""
+        """`episodes`: ascending numbers. Raises RecipeError for notes and elements that the sentences need."""
         counts = counted(shards, episodes, Counter(self._count, _SENTENCES, _STEPS, self._identity))
-        check_texts(counts.steps["missing"], counts.steps, shards, self.run.recipe.data)
+        check_notes(counts.steps, shards, self.run.recipe.data)
         sentences = self.run.sentences
         if sentences.as_html and not sentences.grey and len(counts.steps) and not counts.steps["elements"].any():
             raise RecipeError(
@@ -63,7 +68,7 @@ class TrajectoryKind(SentenceKind):
         return [recipe.data.sentences, repr(about), *settings, tokenizer_digest(sentences.tokenizer)]
 
     def _count(self, episode: Episode) -> tuple[list[Row], list[Row]]:
-        missing = missing_texts(episode, self.run.recipe.data)
+        missing = missing_notes(episode, self.run.recipe.data)
         steps: list[Row] = [
             (*self._measured(step), len(step.elements), lacks)
             for step, lacks in zip(episode.steps, missing, strict=True)
@@ -79,13 +84,12 @@ class TrajectoryKind(SentenceKind):
             items.append((window.first, window.first_supervised, window.last, window.tokens, supervised, actions))
         return items, steps
 
-    def _measured(self, step: Step) -> tuple[int, int, int, bool]:
-        """The tokens of a step's screen, thoughts and plans, and whether its action is writable."""
+    def _measured(self, step: Step) -> tuple[int, int, bool]:
+        """The tokens of a step's screen and learned notes, and whether its action is writable."""
         sentences, language = self.run.sentences, self.run.sentences.language
         screen = sentences.length([sentences.shown(step)])
-        thoughts = sum(map(sentences.count, sentences.thoughts.learned(step.notes)))
-        plans = sum(map(sentences.count, sentences.thoughts.plans.learned(step.notes)))
-        return screen, thoughts, plans, sentences.writes(language.encode(step.action, step.screen))
+        notes = sum(map(sentences.count, sentences.notes.learned(step.notes)))
+        return screen, notes, sentences.writes(language.encode(step.action, step.screen))
 
     def _cut(self, episode: Episode, write: "Trajectories") -> list[Window]:
         """The sentences of an episode. Raises RecipeError for one that is too long."""
@@ -127,11 +131,8 @@ class TrajectoryKind(SentenceKind):
         return listed(self.shards, self.counts.steps[self.counts.steps["is_writable"] == 0])
 
     def notes(self) -> list[Note]:
-        data, steps = self.run.recipe.data, self.counts.steps
-        found = {"thoughts": ("coat", data.coat.max_tokens), "plans": ("plan", data.plan.max_tokens)}
-        notes = [
-            note for name, about in found.items() if (note := _note_on_long(name, *about, steps[name])) is not None
-        ]
+        data, tokens = self.run.recipe.data, self.counts.steps["notes"]
+        notes = [_note_on_long(tokens, data.max_note_tokens)] if (tokens > data.max_note_tokens).any() else []
         if data.references is not None:
             notes.append(note_on_identical_goals(self.run.sentences, self.shards, self.episodes))
         return notes
@@ -183,17 +184,14 @@ class TrajectoryKind(SentenceKind):
         return count_trajectories(chosen, counts.steps, np.array(fitted, np.int64), self._is_by_step)
 
 
-def _note_on_long(name: str, section: str, limit: int, tokens: np.ndarray) -> Note | None:
-    """`tokens`: int64 (S,), of the texts that an agent writes in at most `limit` tokens."""
-    count = int((tokens > limit).sum())
-    if not count:
-        return None
-    figures = {"count": count, "steps": len(tokens), "max_tokens": int(tokens.max())}
+def _note_on_long(tokens: np.ndarray, limit: int) -> Note:
+    """`tokens`: int64 (S,), of the notes that an agent writes in at most `limit` tokens."""
+    figures = {"count": int((tokens > limit).sum()), "steps": len(tokens), "max_tokens": int(tokens.max())}
     line = (
-        f"{count:,} of {len(tokens):,} steps have {name} of more than data.{section}.max_tokens ({limit}), at most "
-        f"{figures['max_tokens']}: an agent cannot write them whole"
+        f"{figures['count']:,} of {len(tokens):,} steps have notes of more than data.max_note_tokens ({limit}), at "
+        f"most {figures['max_tokens']}: an agent cannot write them whole"
     )
-    return Note(f"long_{name}", line, figures)
+    return Note("long_notes", line, figures)
 
 
 @dataclass(frozen=True)
@@ -224,12 +222,12 @@ class Trajectories:
         """The sentence of steps `first` … `last`-1 of a whole episode; only these need pixels. Actions from
         step `first_supervised` on are supervised."""
         if self._has_past:
-            whole = controlled_texts(episode, self.sentences.thoughts.parts, self.control)
+            whole = training_notes(episode, self.sentences.notes, self.control)
             return self.sentences.step_segments(whole, first_supervised, with_swipe_targets=True)
         # Without history, a step is the first of its episode.
         start = first if self.control == "no_history" else 0
         known = replace(episode, steps=episode.steps[start:last])
-        known = controlled_texts(known, self.sentences.thoughts.parts, self.control)
+        known = training_notes(known, self.sentences.notes, self.control)
         return self.sentences.segments(
             known, first - start, first_supervised_step=first_supervised - start, with_swipe_targets=True
         )
