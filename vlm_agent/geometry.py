@@ -16,8 +16,8 @@ TAP_DISTANCE = 0.04
 DIRECTIONS = ("up", "down", "left", "right")
 """The directions in which the finger of a swipe moves. `directions` returns indices into this tuple."""
 
-COAT_VERTICAL_SHARE = 0.9
-"""`vertical_share` of CoAT's rule (IMNearth/CoAT, `action_utils.py`). AITW's is 1."""
+AITZ_VERTICAL_SHARE = 0.9
+"""`vertical_share` of AitZ's rule (its published `action_utils.py`). AITW's is 1."""
 
 
 def aitw_distance(a_yx: ArrayLike, b_yx: ArrayLike) -> np.ndarray:

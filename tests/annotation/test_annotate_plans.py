@@ -17,9 +17,8 @@ from helpers.agents.chat_server import Reply, serving
 from helpers.pages.annotation_requests import tree
 from helpers.pages.served_pages import exchange, served
 
-from vlm_agent.annotation.annotator import Annotator
+from vlm_agent.annotation.annotator import TYPICAL, Annotator
 from vlm_agent.annotation.check import check_episode, check_planned_step
-from vlm_agent.annotation.plans import TYPICAL
 from vlm_agent.annotation.prompts import PlanPrompts, Prompts
 from vlm_agent.annotation.review.server import ReviewServer
 from vlm_agent.annotation.review.session import ReviewSession

@@ -1,4 +1,4 @@
-"""With every part of `data.coat` off, sentences, rows and recipes are those of earlier versions, byte for byte.
+"""Without `data.notes`, sentences, rows and recipes are those of earlier versions, byte for byte.
 
 The digests were computed before the parts existed. The episodes have the four texts, which nothing may read.
 """

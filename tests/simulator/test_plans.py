@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 from studies.simulated_phone.texts import SHORT, demonstrations, foreign_names, plan_contradictions
 from vlm_agent.episodes import Step
 from vlm_agent.models.run_layout import base_folder
-from vlm_agent.simulator.thoughts.plans import MAX_LINES
+from vlm_agent.simulator.thoughts.remaining import MAX_LINES
 
 
 @pytest.fixture(scope="module")

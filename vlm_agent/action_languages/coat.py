@@ -38,7 +38,7 @@ from vlm_agent.action_languages.language import (
     LanguageVocabulary,
 )
 from vlm_agent.episodes import BUTTONS, KINDS_WITH_TEXT, Action, Screen, UiElement
-from vlm_agent.geometry import COAT_VERTICAL_SHARE, DIRECTIONS, directions
+from vlm_agent.geometry import AITZ_VERTICAL_SHARE, DIRECTIONS, directions
 
 ACTION_TYPES = ("click", "scroll", "type", "press", "stop")
 """The action types of the published evaluator, in the order in which it looks for them in the name of a call."""
@@ -311,4 +311,4 @@ def _escaped(text: str) -> str:
 
 
 def _direction(action: Action) -> str:
-    return DIRECTIONS[int(directions(action.touch_yx, action.lift_yx, COAT_VERTICAL_SHARE))]
+    return DIRECTIONS[int(directions(action.touch_yx, action.lift_yx, AITZ_VERTICAL_SHARE))]

@@ -6,7 +6,7 @@
 | `action` | a template; the model names what a tap touches, and sees it marked                               |
 | `think`  | goal, screen and its description, the actions so far, and the recorded action as the conclusion  |
 | `result` | the screens before and after the action; fixed for the end of an episode, empty without a screen |
-| `plan`   | goal, screen, the lines of the steps so far, and the recorded action (`plans.py`)                |
+| `plan`   | goal, screen, the lines of the steps so far, and the recorded action                              |
 
 Texts never depend on whether calls fail: a text whose inputs are missing waits for them. So an interrupted annotation
 has the same texts as an uninterrupted one.
@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from vlm_agent.agents.llm.client import CallError
-from vlm_agent.annotation.plans import PLAN, PLAN_NOTES, write_plan
+from vlm_agent.agents.llm.prompts import assistant
+from vlm_agent.agents.llm.replies import Plan, UnreadReplyError, read_plan, sendable
 from vlm_agent.annotation.prompts import Messages, PlanPrompts, Prompts
 from vlm_agent.episodes import Episode, Step, element_at
 from vlm_agent.texts.actions import describe_action
@@ -27,6 +28,17 @@ TEXTS = ("screen", "action", "think", "result")
 
 STOPPED = "The screen does not change: the agent stops here."
 """The result of an action that ends the episode. No later step reads it."""
+
+PLAN = "plan"
+"""The name of a plan among the texts of an annotation."""
+
+PLAN_NOTES = (PLAN, "step")
+"""The notes that are written together."""
+
+TYPICAL = '{"plan": ["tap on Clock", "tap on Alarm", "stop, the task is complete"], "step": "tap on Clock"}'
+"""A reply for estimates."""
+
+_MOST_LINES = 20
 
 CHOICES = (*TEXTS, PLAN)
 """Texts that can be written; by default those of `TEXTS`."""
@@ -74,7 +86,7 @@ class Annotator:
 
     @property
     def counted(self) -> tuple[str, ...]:
-        """The texts whose origins are counted: `TEXTS`, and plans if they are written."""
+        """The texts whose origins are counted: `TEXTS`, and `PLAN` if it is written."""
         return CHOICES if PLAN in self.texts else TEXTS
 
     def annotate(self, episode: Episode) -> list[StepTexts]:
@@ -214,3 +226,37 @@ def element_name(text: str, on_screen: Iterable[str] = ()) -> str:
     if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'`" and name[0] not in name[1:-1]:
         name = name[1:-1]
     return name.strip(" .:`*")
+
+
+def write_plan(
+    prompts: PlanPrompts,
+    episode: Episode,
+    number: int,
+    earlier: Sequence[str],
+    action: str,
+    ask: Callable[[Messages], str],
+    discard: Callable[[Messages], None],
+) -> dict[str, str]:
+    """The notes `plan` and `step` of step `number`. `earlier`: the steps before in words. `action`: its action in
+    words.
+
+    The request shows the goal, the lines of the earlier steps, this screen and its action; never a later screen. A
+    reply that cannot be read is asked for once more, with the reason. Raises CallError if a request fails, and if
+    neither of two replies can be read; both requests are then discarded.
+    """
+    messages = prompts.request(episode.goal, earlier, episode.steps[number], action)
+    reply = ask(messages)
+    try:
+        return _texts(read_plan(reply, with_step=True))
+    except UnreadReplyError as error:
+        again = [*messages, assistant(sendable(reply)), prompts.again(str(error))]
+    try:
+        return _texts(read_plan(ask(again), with_step=True))
+    except UnreadReplyError as error:
+        discard(messages)
+        discard(again)
+        raise CallError(f"two replies have no plan and step: {error}") from None
+
+
+def _texts(plan: Plan) -> dict[str, str]:
+    return {PLAN: "\n".join(plan.lines[:_MOST_LINES]), "step": plan.step}

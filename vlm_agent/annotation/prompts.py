@@ -9,7 +9,7 @@
 | `plan.txt`       | `$goal $earlier $screen $action`    | the screen, unless it is shown as HTML only |
 | `plan_again.txt` | `$reason`                           |                                             |
 
-The last two are read only where plans are written. Only the prompts for thought and plan have the goal. The description
+The last two are read only where a plan is written. Only the prompts for thought and plan have the goal. The description
 of a screen must not depend on it. The result must not say that the goal is reached: it is an input of the next step.
 """
 
@@ -80,7 +80,7 @@ class Prompts:
 
 
 class PlanPrompts:
-    """The prompts for plans. `shown`: the screen as HTML, as a picture, or both.
+    """The prompts for a plan. `shown`: the screen as HTML, as a picture, or both.
 
     Raises UserError as `Prompts`.
     """
@@ -91,7 +91,7 @@ class PlanPrompts:
         self.shown = shown
         self.digest = hashlib.sha256("\0".join([*texts.values(), shown]).encode()).hexdigest()
 
-    def plan(self, goal: str, earlier: Sequence[str], step: Step, action: str) -> Messages:
+    def request(self, goal: str, earlier: Sequence[str], step: Step, action: str) -> Messages:
         """Asks for plan and step. `earlier`: the steps before, oldest first; like `action`, this step's, in words."""
         notes, pictures = [], []
         if self.shown != "picture":
@@ -118,7 +118,7 @@ def _read(path: Path, known: frozenset[str]) -> str:
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(
             f"{path} is missing; a folder of prompts needs {', '.join(f'{name}.txt' for name in _PLACEHOLDERS)}, and "
-            f"for plans {', '.join(f'{name}.txt' for name in _PLAN_PLACEHOLDERS)}"
+            f"for a plan {', '.join(f'{name}.txt' for name in _PLAN_PLACEHOLDERS)}"
         ) from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 text: {error}") from None

@@ -1,4 +1,4 @@
-"""`vlm-agent annotate`: write CoAT's texts or D-PoT's plans for the steps of shards, check them, review them."""
+"""`vlm-agent annotate`: write notes for the steps of shards, check them, review them."""
 
 import argparse
 import math
@@ -29,9 +29,7 @@ completes the result. --check lists action descriptions that contradict their ac
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(
-        commands, "annotate", run, "write CoAT's texts or plans for the steps of shards", _DESCRIPTION, check=_check
-    )
+    parser = add_command(commands, "annotate", run, "write notes for the steps of shards", _DESCRIPTION, check=_check)
     parser.add_argument("shards", type=Path, nargs="?", metavar="SHARDS", help="a converted folder")
     parser.add_argument("--endpoint", metavar="URL", help="a served vision-language model, http://localhost:8000/v1 …")
     parser.add_argument("--model", metavar="NAME", help="name of the model at the endpoint")
@@ -46,7 +44,7 @@ def add(commands: Commands) -> None:
         help="which texts to write: screen think action result (default these four), plan",
     )
     parser.add_argument(
-        "--screen", choices=("html", "picture", "both"), help="the screen in requests for plans (default both)"
+        "--screen", choices=("html", "picture", "both"), help="the screen in requests for a plan (default both)"
     )
     parser.add_argument("--replace", action="store_true", help="write texts also where a step has them already")
     parser.add_argument("--split", metavar="NAME", help="only this split: train, validation or test")

@@ -81,7 +81,7 @@ def kind_of(folder: Path) -> Kind | None:
 
 def _kinds() -> Iterable[Kind]:
     """Imported one by one: each kind imports its own package."""
-    from vlm_agent.annotation.job import plan as annotation
+    from vlm_agent.annotation.job import settings as annotation
     from vlm_agent.evaluation.offline import plan as offline
     from vlm_agent.evaluation.online import evaluate as online
     from vlm_agent.models.features import job as features
@@ -185,7 +185,7 @@ def _of_features(folder: Path) -> Progress:
 
 
 def _of_annotation(folder: Path) -> Progress:
-    from vlm_agent.annotation.job.plan import AnnotationPlan, job
+    from vlm_agent.annotation.job.settings import AnnotationPlan, job
 
     shards = AnnotationPlan.read(folder).shards
     paths = [job(folder).entry_path(shard.shard) for shard in shards]

@@ -32,7 +32,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--thoughts",
         action="store_true",
-        help="write with each step the four texts of CoAT and the expert's plan (docs/data.md)",
+        help="write with each step the expert's notes, such as thought and plan (docs/data.md)",
     )
     parser.add_argument("--workers", type=count, metavar="N", help="processes (default: one per core)")
 

@@ -12,7 +12,7 @@ page Ask takes a screenshot and a goal and shows the agent's answer, thought, pl
 the agent. Ctrl-C ends it with status 130. On a cluster, forward the port: ssh -L P:127.0.0.1:P HOST.
 
   vlm-agent view runs/demo
-  vlm-agent view OUT --agent eval/agents/coat.yaml --port 8080"""
+  vlm-agent view OUT --agent eval/agents/planner_d_pot.yaml --port 8080"""
 
 
 def add(commands: Commands) -> None:

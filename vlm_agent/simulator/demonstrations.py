@@ -46,7 +46,7 @@ def simulate_episode(
 ) -> tuple[Episode, Task]:
     """One demonstration and the task it solves; `size` is (height, width). The same arguments give the same episode.
 
-    `thoughts`: whether its steps have the four texts of CoAT and plans; nothing else depends on it. `scale`: screens
+    `thoughts`: whether its steps have notes; nothing else depends on it. `scale`: screens
     are rendered at this multiple of `size`; only their pixels depend on it.
     """
     number = phone_seed(seed, split)
@@ -89,7 +89,7 @@ def simulate(
     Also writes `splits.json` (label → episode ids) and `groups.json` (`memory_goals`: the ids of episodes whose goal
     requires memory). `splits` is the fraction of each split, `sizes` the (height, width) pairs to choose from. The same
     arguments produce the same bytes for any number of `workers` (None: one per core). `thoughts`: each step has the
-    four texts of CoAT and a plan; without it, the bytes have no trace of them. `scale`: screens are rendered at this
+    notes of the expert; without it, the bytes have no trace of them. `scale`: screens are rendered at this
     multiple of their size; actions and annotations are the same at every scale. `output` appears only when it is
     complete.
 

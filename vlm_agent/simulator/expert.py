@@ -11,7 +11,7 @@ import numpy as np
 from vlm_agent.episodes import Action, Step
 from vlm_agent.simulator.drawing.canvas import Canvas, Target
 from vlm_agent.simulator.phone import SimulatedPhone
-from vlm_agent.simulator.thoughts import MAX_LINES, Cause, Reason, name_of, with_plans, with_texts
+from vlm_agent.simulator.thoughts import MAX_LINES, Cause, Reason, name_of, with_remaining, with_texts
 
 MAX_STEPS = 60
 """A script with more steps is assumed not to terminate."""
@@ -130,8 +130,8 @@ class Expert:
     """Runs a script on a phone: closes dialogs, swipes targets into view, and adds human-like jitter to gestures.
 
     `steps` has one step per action, with the screen before it, and `reasons` why. `pixels`: whether steps have
-    screenshots. `thoughts`: whether the steps that `follow` returns have the texts of CoAT and plans; they change
-    nothing else. `goal`: the instruction, whose names plans may use.
+    screenshots. `thoughts`: whether the steps that `follow` returns have notes; they change
+    nothing else. `goal`: the instruction, whose names a plan may use.
     """
 
     def __init__(
@@ -162,10 +162,10 @@ class Expert:
         self._act(last, reason)
         if not self.thoughts:
             return tuple(self.steps)
-        if reason.cause == "impossible":  # earlier plans have what the phone turned out to lack
+        if reason.cause == "impossible":  # an earlier plan has what the phone turned out to lack
             self._intents += [*islice(intents, MAX_LINES), Intent("complete")]
         steps = with_texts(self.steps, self.reasons)
-        return with_plans(steps, self.reasons, self._pursued, self._intents, self.goal)
+        return with_remaining(steps, self.reasons, self._pursued, self._intents, self.goal)
 
     def _act(self, action: Action, reason: Reason) -> None:
         phone = self.phone

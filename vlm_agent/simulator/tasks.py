@@ -113,7 +113,7 @@ class Task:
 
     def solve(self, phone: SimulatedPhone, pixels: bool = True, thoughts: bool = False) -> tuple[Step, ...]:
         """The expert's steps after `set_up`; the last action is `complete` or `impossible`. `pixels`: whether the steps
-        have screenshots. `thoughts`: whether they have the texts of CoAT and plans."""
+        have screenshots. `thoughts`: whether they have notes."""
         expert = Expert(phone, random.Random(f"finger {self.seed}"), pixels, thoughts, self.goal)
         return expert.follow(self._goal.script)
 

@@ -5,14 +5,14 @@
     scroll up                     stop, the task is complete    answer "7:30"
     type "pizza near me"          stop, the task is impossible
 
-The first words are those that CoAT's evaluator reads: click, scroll, type, press, stop. A scroll has the direction of
-the finger, by CoAT's rule. A typed text is on one line.
+The first words are those that AitZ's evaluator reads: click, scroll, type, press, stop. A scroll has the direction of
+the finger, by AitZ's rule. A typed text is on one line.
 """
 
 from dataclasses import replace
 
 from vlm_agent.episodes import Action, Screen, element_at
-from vlm_agent.geometry import COAT_VERTICAL_SHARE, DIRECTIONS, directions
+from vlm_agent.geometry import AITZ_VERTICAL_SHARE, DIRECTIONS, directions
 from vlm_agent.texts.lines import printable, without_tags
 
 
@@ -26,14 +26,14 @@ def describe_action(action: Action, element: str = "") -> str:
             raise ValueError("a tap is described with the element that it touches")
         return f"{action.kind.facts.words} {element}"
     if action.is_swipe:
-        return f"scroll {coat_direction(action)}"
+        return f"scroll {aitz_direction(action)}"
     words = action.kind.facts.words
     return f'{words} "{" ".join(action.text.split())}"' if action.kind.facts.has_text else words
 
 
-def coat_direction(action: Action) -> str:
-    """The direction of a swipe's finger by CoAT's rule, which counts more of them as vertical than AITW's does."""
-    return DIRECTIONS[int(directions(action.touch_yx, action.lift_yx, COAT_VERTICAL_SHARE))]
+def aitz_direction(action: Action) -> str:
+    """The direction of a swipe's finger by AitZ's rule, which counts more of them as vertical than AITW's does."""
+    return DIRECTIONS[int(directions(action.touch_yx, action.lift_yx, AITZ_VERTICAL_SHARE))]
 
 
 def action_in_words(action: Action, screen: Screen) -> str:

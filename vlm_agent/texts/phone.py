@@ -1,4 +1,4 @@
-"""A screen, and what an action changed on it, in a few words: SD and AR of CoAT on any phone.
+"""A screen, and what an action changed on it, in a few words: the notes `screen` and `result` on any phone.
 
     clock home: Alarm, Timer, Stopwatch        screen_text: the app, the page, the first names
     now at browser results: All, News          result_text: where the phone is now, or what changed there

@@ -15,7 +15,7 @@ from vlm_agent.evaluation.scoring.aitz.metrics import AITZ_SCORERS, MEASURES
 from vlm_agent.evaluation.scoring.aitz.rules import text_ratio, texts_match
 from vlm_agent.evaluation.scoring.dialects import verdicts
 from vlm_agent.evaluation.scoring.metrics import score
-from vlm_agent.geometry import COAT_VERTICAL_SHARE, DIRECTIONS, directions
+from vlm_agent.geometry import AITZ_VERTICAL_SHARE, DIRECTIONS, directions
 
 BUTTON = UiElement((0.40, 0.40, 0.10, 0.20))
 TAP = Action.tap(0.45, 0.5)
@@ -83,7 +83,7 @@ def test_scrolls_stops_and_buttons(scorer):
 def test_a_scroll_is_vertical_from_nine_tenths():
     touch = np.zeros((4, 2))
     moved = np.array([[0.9, 1.0], [0.899, 1.0], [-0.2, 0.1], [0.0, -0.1]])
-    assert [DIRECTIONS[index] for index in directions(touch, touch + moved, COAT_VERTICAL_SHARE)] == [
+    assert [DIRECTIONS[index] for index in directions(touch, touch + moved, AITZ_VERTICAL_SHARE)] == [
         "down",
         "right",
         "up",

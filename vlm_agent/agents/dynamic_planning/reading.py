@@ -1,4 +1,4 @@
-"""Replies become thoughts, verdicts and actions, or a reason why they do not (`agents/llm/replies.py`: plans)."""
+"""Replies become thoughts, verdicts and actions, or a reason why they do not (`agents/llm/replies.py`: a plan)."""
 
 import re
 

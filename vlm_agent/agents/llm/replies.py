@@ -1,4 +1,4 @@
-"""Replies of a served model become JSON objects and plans, or a reason why they do not. Nothing is evaluated.
+"""Replies of a served model become JSON objects, or a plan, or a reason why they do not. Nothing is evaluated.
 
 Shared by agents that prompt a model, and by the annotation of recorded steps.
 """

@@ -5,7 +5,7 @@ call, `run.py` fills the whole folder, and `finish.py` applies the edits of a re
 """
 
 from vlm_agent.annotation.job.finish import finish
-from vlm_agent.annotation.job.plan import AnnotationSettings
 from vlm_agent.annotation.job.run import annotate
+from vlm_agent.annotation.job.settings import AnnotationSettings
 
 __all__ = ["AnnotationSettings", "annotate", "finish"]

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.cost import Expense
-from vlm_agent.annotation.annotator import Annotator
-from vlm_agent.annotation.plans import PLAN, TYPICAL
+from vlm_agent.annotation.annotator import PLAN, TYPICAL, Annotator
 from vlm_agent.annotation.prompts import Messages
 from vlm_agent.datasets.shards.dataset import ShardDataset
 

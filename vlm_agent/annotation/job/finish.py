@@ -13,7 +13,7 @@ import vlm_agent
 from vlm_agent.annotation.annotator import TEXTS
 from vlm_agent.annotation.check import Finding, check_dataset
 from vlm_agent.annotation.edits import EditStore
-from vlm_agent.annotation.job.plan import WORK, AnnotationPlan, job
+from vlm_agent.annotation.job.settings import WORK, AnnotationPlan, job
 from vlm_agent.annotation.job.shards import ORIGINS, Entry, apply_edits, read_entry
 from vlm_agent.datasets.shards.dataset import ShardDataset, read_manifest
 from vlm_agent.datasets.shards.writer import write_manifest

@@ -13,7 +13,7 @@ from vlm_agent.annotation.annotator import Annotator, clean_text
 from vlm_agent.annotation.edits import EditStore
 from vlm_agent.annotation.job.estimate import estimate
 from vlm_agent.annotation.job.finish import complete, summarise
-from vlm_agent.annotation.job.plan import WORK, AnnotationSettings, ShardPlan, job, plan_of
+from vlm_agent.annotation.job.settings import WORK, AnnotationSettings, ShardPlan, job, plan_of
 from vlm_agent.annotation.job.shards import AnnotatedRow, Entry, Failure, read_entry, write_shard
 from vlm_agent.annotation.prompts import PlanPrompts, Prompts
 from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -48,7 +48,7 @@ def annotate(
 ) -> None:
     """Writes `shards` with the texts of all steps to `output`; one `task` of a job array writes its share of the
     shards, and `finish` must follow after all tasks. An interrupted annotation is resumed, and no call is repeated.
-    `plan_prompts`: needed if the settings have plans written.
+    `plan_prompts`: needed if the settings have `plan` written.
 
     Raises DatasetError where `output` holds another annotation, a screen cannot be decoded, or texts are missing after
     all else is done; EndpointError if the endpoint cannot be used, and CostLimitError at `max_cost`.

@@ -14,7 +14,7 @@ from typing import Any
 from vlm_agent.annotation.annotator import TEXTS, StepTexts
 from vlm_agent.annotation.check import check_episode
 from vlm_agent.annotation.edits import EditStore
-from vlm_agent.annotation.job.plan import ShardPlan, job
+from vlm_agent.annotation.job.settings import ShardPlan, job
 from vlm_agent.datasets.shards.schema import from_row, note_structs, notes_of
 from vlm_agent.datasets.shards.writer import ShardWriter
 from vlm_agent.errors import DatasetError

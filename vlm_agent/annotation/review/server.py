@@ -17,7 +17,7 @@ from rich.console import Console
 
 from vlm_agent.annotation.annotator import TEXTS
 from vlm_agent.annotation.job.finish import complete, summarise
-from vlm_agent.annotation.job.plan import AnnotationPlan, job
+from vlm_agent.annotation.job.settings import AnnotationPlan, job
 from vlm_agent.annotation.review.session import InvalidEditError, ReviewSession, UnknownStepError
 from vlm_agent.files.console import stopped_by_signals
 from vlm_agent.files.pages import page_environment

@@ -12,7 +12,7 @@ from vlm_agent.annotation.annotator import TEXTS, clean_text
 from vlm_agent.annotation.check import check_step
 from vlm_agent.annotation.edits import Edit, EditStore, EpisodeEdits
 from vlm_agent.annotation.job.finish import read_findings
-from vlm_agent.annotation.job.plan import WORK
+from vlm_agent.annotation.job.settings import WORK
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.drawing.actions import EXPERT, describe, draw_action, draw_elements
 from vlm_agent.episodes import Episode, Step

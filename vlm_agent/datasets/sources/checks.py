@@ -43,14 +43,6 @@ _SUBSET = re.compile(r"\w[\w .+-]{0,99}")
 _RESERVED_SUBSETS = ("all", "overall")
 _MAX_NUMBER = float(np.finfo(np.float32).max)
 
-NOTE_KEYS = {
-    "screen": "coat_screen_desc",
-    "think": "coat_action_think",
-    "action": "coat_action_desc",
-    "result": "coat_action_result",
-}
-"""Name of a note of CoAT → its key in Android in the Zoo, and in our records of AITW."""
-
 
 def is_screen_size(height: int, width: int) -> bool:
     return 1 <= height <= MAX_SIDE and 1 <= width <= MAX_SIDE and height * width <= MAX_PIXELS

@@ -23,7 +23,7 @@ from vlm_agent.evaluation.scoring.aitz.rules import boxes_match, texts_match
 from vlm_agent.evaluation.scoring.d_pot import box_matches_tap, touches_the_element
 from vlm_agent.evaluation.scoring.steps import StepTable
 from vlm_agent.evaluation.scoring.strict import same_element
-from vlm_agent.geometry import COAT_VERTICAL_SHARE, boxes_at, directions
+from vlm_agent.geometry import AITZ_VERTICAL_SHARE, boxes_at, directions
 
 Rule = Callable[[StepTable, np.ndarray], np.ndarray]
 """Maps a table and the rows (R,) whose two actions are of the same kind to whether each row matches, bool (R,)."""
@@ -179,7 +179,7 @@ def _corners(boxes: np.ndarray) -> np.ndarray:
 
 
 def _same_scroll(table: StepTable, rows: np.ndarray) -> np.ndarray:
-    return _same_direction(table, rows, COAT_VERTICAL_SHARE)
+    return _same_direction(table, rows, AITZ_VERTICAL_SHARE)
 
 
 def _close_text(table: StepTable, rows: np.ndarray) -> np.ndarray:

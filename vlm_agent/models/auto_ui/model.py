@@ -148,7 +148,7 @@ def prefer_near_tokens(stack: T5Stack) -> None:
     """Adds -slope × distance to the position biases of a stack from random weights, as in ALiBi (Press et al., 2022).
 
     The slope of head h is 4^-h, of the last head 0. T5's own biases start near 0, so a small model needs thousands of
-    steps to learn the order of tokens: until then it repeats plans, and writes one coordinate of two.
+    steps to learn the order of tokens: until then it repeats itself, and writes one coordinate of two.
     """
     attention = cast("Any", stack.block[0]).layer[0].SelfAttention
     furthest = attention.relative_attention_max_distance

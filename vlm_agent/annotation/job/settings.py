@@ -71,7 +71,7 @@ class AnnotationPlan:
 def plan_of(
     dataset: ShardDataset, settings: AnnotationSettings, prompts_digest: str, plan_prompts_digest: str | None = None
 ) -> AnnotationPlan:
-    """`dataset`: opened with the split and subset of the settings. `plan_prompts_digest`: None without plans.
+    """`dataset`: opened with the split and subset of the settings. `plan_prompts_digest`: None without `plan`.
 
     Raises DatasetError where no episode is chosen.
     """

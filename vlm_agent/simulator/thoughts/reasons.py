@@ -1,4 +1,4 @@
-"""Why the expert acts, in words: the four texts of CoAT for its steps.
+"""Why the expert acts, in words: the notes `screen`, `think`, `action` and `result` of its steps.
 
     screen   clock home: Alarm, Timer, Stopwatch      texts.phone: from activity and elements, as an agent has them
     think    Browser is here, see ICON_GLOBE          from the expert's reason

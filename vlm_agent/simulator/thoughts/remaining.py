@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vlm_agent.episodes import Step, element_at
-from vlm_agent.simulator.thoughts.coat import LOOK, Reason, name_of
+from vlm_agent.simulator.thoughts.reasons import LOOK, Reason, name_of
 
 if TYPE_CHECKING:
     from vlm_agent.simulator.expert import Intent
@@ -62,10 +62,10 @@ _FREE = frozenset({"in"})
 """Words of a text to type that carry no name."""
 
 
-def with_plans(
+def with_remaining(
     steps: Sequence[Step], reasons: Sequence[Reason], pursued: Sequence[int], intents: Sequence["Intent"], goal: str
 ) -> tuple[Step, ...]:
-    """The steps with their plans.
+    """The steps with their notes `plan` and `step`.
 
     `reasons`: why each action is performed. `pursued`: for each step, the number of the intent that it belongs to.
     `intents`: all that the expert followed, up to `complete`; after `impossible`, those that it could not follow.
