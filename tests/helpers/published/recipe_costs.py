@@ -36,8 +36,8 @@ from vlm_agent.recipe.model import SOURCES
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.sentences.html import SCREEN_PHRASES
 from vlm_agent.sentences.steps import PHRASES as STEP_PHRASES
-from vlm_agent.training.data.sentence_kinds.chain_pass import ChainPass
-from vlm_agent.training.data.sentence_kinds.trajectory_pass import TrajectoryPass
+from vlm_agent.training.data.sentence_kinds.chain_of_actions import ChainPass
+from vlm_agent.training.data.sentence_kinds.trajectory import TrajectoryPass
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.dry_run.hardware import find_gpu
 from vlm_agent.training.dry_run.report import DryRun, Target, dry_run

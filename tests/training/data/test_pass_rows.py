@@ -3,7 +3,7 @@
 import pytest
 
 from vlm_agent.models.cost import Workload
-from vlm_agent.training.data.sentence_kinds.trajectory_pass import TrajectoryPass
+from vlm_agent.training.data.sentence_kinds.trajectory import TrajectoryPass
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,7 @@ from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences.image_sizes import FittedScreens, FixedScreens
 from vlm_agent.sentences.templates import PLAIN
 from vlm_agent.sentences.trajectory import TrajectorySentences
-from vlm_agent.training.data.recipe_sentences import context_length, recipe_sentences, whole_lengths
-from vlm_agent.training.data.vocabulary import vocabulary_of
+from vlm_agent.training.data.recipe_sentences import context_length, recipe_sentences, vocabulary_of, whole_lengths
 
 
 def _gestures(count: int) -> list[Action]:

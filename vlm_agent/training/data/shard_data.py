@@ -15,10 +15,9 @@ from vlm_agent.models.family import Processor
 from vlm_agent.recipe.run import Recipe, ValidationRecipe
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.data.data_module import DataModule, Note, Unwritable
-from vlm_agent.training.data.references import with_references
+from vlm_agent.training.data.recipe_sentences import vocabulary_of, with_references
 from vlm_agent.training.data.sentence_kinds import SENTENCE_KINDS, SentenceKind, Writer
 from vlm_agent.training.data.stream import RowOrder, RowSize, RowStream, chosen_episodes
-from vlm_agent.training.data.vocabulary import vocabulary_of
 from vlm_agent.training.loop.validation import fixed_sample
 
 

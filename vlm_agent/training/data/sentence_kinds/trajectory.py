@@ -1,5 +1,6 @@
 """Whole trajectories, windows of them, or single steps after their past (`sentences/trajectory.py`)."""
 
+import collections
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ import numpy as np
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode, Step
 from vlm_agent.errors import RecipeError
+from vlm_agent.models.cost import Workload, causal_pairs
 from vlm_agent.models.family import context_of
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import label_elements
@@ -20,19 +22,79 @@ from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import TooLongError, Window, single_steps, windows
 from vlm_agent.training.data.data_module import Note, Unwritable
 from vlm_agent.training.data.lengths import Counter, Counts, Row, counted, tokenizer_digest
-from vlm_agent.training.data.references import note_on_identical_goals
 from vlm_agent.training.data.sentence_kinds.kind import (
     EMPTY_CELLS_NAMED,
+    PassCounts,
     SentenceKind,
     check_notes,
     listed,
     missing_notes,
 )
-from vlm_agent.training.data.sentence_kinds.trajectory_pass import TrajectoryPass, count_trajectories
 from vlm_agent.training.data.stream import Item
 
 _SENTENCES = ("first", "first_supervised", "last", "tokens", "supervised", "actions")
 _STEPS = ("screen", "notes", "is_writable", "elements", "missing")
+
+
+@dataclass(frozen=True)
+class TrajectoryPass(PassCounts):
+    """`screen_tokens`: minimum, mean and maximum of a screen. `over_budget`: episodes that are split into `windows`."""
+
+    over_budget: int
+    windows: int
+    screen_tokens: tuple[int, float, int]
+
+    def rows(self) -> dict[str, str]:
+        fewest, mean, most = self.screen_tokens
+        return {
+            "over the budget": f"{self.over_budget:,} episodes, cut into {self.windows:,} windows"
+            if self.over_budget
+            else "none",
+            "tokens a screen": f"{mean:,.0f}" if fewest == most else f"{mean:,.0f} ({fewest:,} to {most:,})",
+        }
+
+
+def count_trajectories(
+    sentences: np.ndarray, steps: np.ndarray, sizes: np.ndarray, is_by_step: bool = False
+) -> TrajectoryPass:
+    """`sentences`, `steps`: rows of `TrajectoryKind.counts`, sentences in the order of the steps. `sizes`: int64
+    (S, 2), (height, width) of each step's screen as the model sees it. `is_by_step`: each step is a sentence, which is
+    no split at a budget."""
+    begins = np.searchsorted(steps["episode"], sentences["episode"])
+    first, last = begins + sentences["first"], begins + sentences["last"]
+    times = _times_read(first, last, len(steps))
+    parts = np.unique(sentences["episode"], return_counts=True)[1]
+    cut = parts[:0] if is_by_step else parts[parts > 1]
+    read = steps["screen"][times > 0]
+    return TrajectoryPass(
+        episodes=len(parts),
+        over_budget=len(cut),
+        windows=int(cut.sum()),
+        sentences=len(sentences),
+        longest=int(sentences["tokens"].max()),
+        actions=int(sentences["actions"].sum()),
+        screen_tokens=(int(read.min()), float(np.average(steps["screen"], weights=times)), int(read.max())),
+        load=Workload(
+            tokens=int(sentences["tokens"].sum()),
+            pairs=causal_pairs(sentences["tokens"]),
+            supervised=int(sentences["supervised"].sum()),
+            screens=_count_sizes(sizes, times),
+        ),
+    )
+
+
+def _times_read(first: np.ndarray, last: np.ndarray, steps: int) -> np.ndarray:
+    """int64 (steps,): the number of sentences that contain each step."""
+    changes = np.bincount(first, minlength=steps + 1) - np.bincount(last, minlength=steps + 1)
+    return np.cumsum(changes)[:-1]
+
+
+def _count_sizes(sizes: np.ndarray, times: np.ndarray) -> collections.Counter[tuple[int, int]]:
+    different, which = np.unique(sizes, axis=0, return_inverse=True)
+    counts = np.bincount(which.ravel(), times).astype(np.int64)
+    return collections.Counter(
+        {tuple(size): count for size, count in zip(different.tolist(), counts.tolist(), strict=True) if count}
+    )
 
 
 class TrajectoryKind(SentenceKind):
@@ -134,7 +196,7 @@ class TrajectoryKind(SentenceKind):
         data, tokens = self.run.recipe.data, self.counts.steps["notes"]
         notes = [_note_on_long(tokens, data.max_note_tokens)] if (tokens > data.max_note_tokens).any() else []
         if data.references is not None:
-            notes.append(note_on_identical_goals(self.run.sentences, self.shards, self.episodes))
+            notes.append(_note_on_identical_goals(self.run.sentences, self.shards, self.episodes))
         return notes
 
     def digest(self) -> bytes:
@@ -192,6 +254,18 @@ def _note_on_long(tokens: np.ndarray, limit: int) -> Note:
         f"most {figures['max_tokens']}: an agent cannot write them whole"
     )
     return Note("long_notes", line, figures)
+
+
+def _note_on_identical_goals(sentences: TrajectorySentences, shards: ShardDataset, episodes: Sequence[int]) -> Note:
+    """How many episodes of the run have a reference with their own goal."""
+    goals = shards.table(["goal"], episodes)["goal"].to_pylist()
+    ids = [shards.ids[number] for number in episodes]
+    same = sum(bool(sentences.references.has_goal(goal, one)) for goal, one in zip(goals, ids, strict=True))
+    text = (
+        f"{same:,} of {len(ids):,} episodes ({100 * same / len(ids):.1f} %) have a reference with an identical goal "
+        "(data.references)"
+    )
+    return Note("references", text, {"episodes": len(ids), "with_an_identical_goal": same})
 
 
 @dataclass(frozen=True)
