@@ -282,7 +282,7 @@ def test_saved_recipes_have_the_keys_of_their_kind_alone(shards, tmp_path):
     keys = {"future", "elements", "max_source_tokens", "max_target_tokens", "features", "group_by_length"}
     assert not keys & trajectory["data"].keys()
     assert {*chain["data"]} - {*trajectory["data"]} == keys
-    assert {*trajectory["data"]} - {*chain["data"]} == {"plan", "references"}
+    assert {*trajectory["data"]} - {*chain["data"]} == {"max_note_tokens", "references"}
 
 
 def test_a_model_refuses_sentences_that_it_cannot_read(shards, features, tmp_path):
