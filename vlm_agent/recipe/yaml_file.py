@@ -175,7 +175,8 @@ def keys_of(section: type[Section], prefix: str = "") -> Iterator[str]:
         if choice is not None:
             yield f"{prefix}{name}.{choice.key} ({' | '.join(sorted(choice.registry))})"
         for one in nested if choice is None else ():
-            yield from keys_of(one, f"{prefix}{name}.")
+            named = "NAME." if get_origin(field.annotation) is dict else ""
+            yield from keys_of(one, f"{prefix}{name}.{named}")
         if choice is None and not nested:
             yield f"{prefix}{name}"
 
