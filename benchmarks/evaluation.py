@@ -159,7 +159,7 @@ Answers = list[list[tuple[list[int], bool]]]
 def by_engine(agent: VlmAgent, episodes: list[Episode]) -> Answers:
     sentences = [agent.sentences.build(episode) for episode in episodes]
     limits = Limits(agent.tokenizer.eos_token_id, agent.sentences.language.max_tokens)
-    (answers,) = answer_sentences(LlamaViTDecoder(agent.model), sentences, limits, [most_likely])
+    answers = answer_sentences(LlamaViTDecoder(agent.model), sentences, limits, most_likely)
     return [[(one.ids, one.from_prefill) for one in episode] for episode in answers]
 
 

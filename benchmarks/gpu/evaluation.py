@@ -59,7 +59,7 @@ def timed(agent: VlmAgent, episodes: list[Episode], rounds: int, device: str) ->
     wait_for(device)
     with clock:
         for _ in range(rounds):
-            (answers,) = agent.answer_episodes(episodes)
+            answers = agent.answer_episodes(episodes)
             wait_for(device)
     steps = rounds * sum(map(len, episodes))
     from_prefill = [answer.usage.from_prefill for episode in answers for answer in episode]

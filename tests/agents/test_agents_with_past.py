@@ -47,18 +47,19 @@ def test_batched_steps_answer_as_each_step_alone(model, past, control):
     for with_notes in (False, True):
         one = agent(model, past, with_notes)
         controlled = one if control is None else ControlledAgent(one, CONTROLS[control])
-        assert controlled.answer_episodes(EPISODES)[0] == answer_step_by_step(controlled, EPISODES)
+        assert controlled.answer_episodes(EPISODES) == answer_step_by_step(controlled, EPISODES)
 
 
 def test_a_trained_agent_answers_each_step(model):
-    ((answers,),) = agent(model, Past(1)).answer_episodes(EPISODES[:1])
+    (answers,) = agent(model, Past(1)).answer_episodes(EPISODES[:1])
     assert [answer.action for answer in answers] == [step.action for step in EPISODES[0].steps]
     assert all(answer.usage.from_prefill for answer in answers)
 
 
 def test_constrained_steps_are_actions_and_equal_each_step_alone(model):
-    _, constrained = agent(model, Past(1)).answer_episodes(EPISODES, ["constrained"])
-    assert constrained == answer_step_by_step(agent(model, Past(1), constrained=True), EPISODES)
+    one = agent(model, Past(1), constrained=True)
+    constrained = one.answer_episodes(EPISODES)
+    assert constrained == answer_step_by_step(one, EPISODES)
     assert all(answer.action is not None for answers in constrained for answer in answers)
 
 

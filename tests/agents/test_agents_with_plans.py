@@ -56,20 +56,21 @@ def test_batched_steps_answer_as_each_step_alone(d_pot, static, form, control):
     model = static if "static" in form else d_pot
     for one in (agent(model, form), agent(model, form, 1, ("think",))):
         controlled = one if control is None else ControlledAgent(one, CONTROLS[control])
-        batched = controlled.answer_episodes(EPISODES)[0]
+        batched = controlled.answer_episodes(EPISODES)
         assert batched == answer_step_by_step(controlled, EPISODES)
         assert len({answer.text for answers in batched for answer in answers}) > 1
 
 
 @pytest.mark.parametrize("form", ["d_pot", "static, step", "given"])
 def test_constrained_answers_are_actions_and_equal_each_step_alone(d_pot, form):
-    _, constrained = agent(d_pot, form).answer_episodes(EPISODES, ["constrained"])
-    assert constrained == answer_step_by_step(agent(d_pot, form, constrained=True), EPISODES)
+    one = agent(d_pot, form, constrained=True)
+    constrained = one.answer_episodes(EPISODES)
+    assert constrained == answer_step_by_step(one, EPISODES)
     assert all(answer.action is not None for answer in chain.from_iterable(constrained))
 
 
 def test_a_trained_agent_writes_plan_step_and_action(d_pot):
-    ((answers,),) = agent(d_pot, "d_pot").answer_episodes(EPISODES[:1])
+    (answers,) = agent(d_pot, "d_pot").answer_episodes(EPISODES[:1])
     for answer, step in zip(answers, EPISODES[0].steps, strict=True):
         plan = "\n".join(line.strip() for line in step.notes["plan"].split("\n"))
         assert answer.notes == {"plan": plan, "step": step.notes["step"], "action": step.notes["step"]}

@@ -61,14 +61,14 @@ def under(control: str | None, agent):
 def test_batched_trajectories_answer_as_each_step_alone(model, control):
     agent = under(control, vlm(model))
     alone = answer_step_by_step(agent, [*RECORDED, *WITHOUT, SOME])
-    assert agent.answer_episodes([*RECORDED, *WITHOUT, SOME])[0] == alone
+    assert agent.answer_episodes([*RECORDED, *WITHOUT, SOME]) == alone
     answers = [answer for answers in alone for answer in answers]
     assert len({answer.text for answer in answers}) > 2
     assert all(answer.notes is not None for answer in answers)
 
 
 def test_a_trained_agent_writes_the_thoughts_and_the_actions_it_learned(model):
-    ((answers,),) = vlm(model).answer_episodes(RECORDED[:1])
+    (answers,) = vlm(model).answer_episodes(RECORDED[:1])
     for answer, step in zip(answers, RECORDED[0].steps, strict=True):
         expected = {"think": step.notes["think"].strip(), "action": step.notes["action"]}
         assert (answer.notes, answer.action) == (expected, step.action)
@@ -77,7 +77,8 @@ def test_a_trained_agent_writes_the_thoughts_and_the_actions_it_learned(model):
 
 
 def test_constrained_answers_are_actions_after_free_thoughts(model):
-    free, constrained = vlm(model).answer_episodes(RECORDED + WITHOUT, ["constrained"])
+    agents = vlm(model), vlm(model, constrained=True)
+    free, constrained = (agent.answer_episodes(RECORDED + WITHOUT) for agent in agents)
     alone = answer_step_by_step(vlm(model, constrained=True), RECORDED + WITHOUT)
     assert constrained == alone
     pairs = zip(chain.from_iterable(free), chain.from_iterable(constrained), strict=True)
@@ -169,13 +170,14 @@ def test_batched_steps_answer_as_each_step_alone(auto_ui, control):
     alone = answer_step_by_step(agent, RECORDED + WITHOUT)
     for batch_size in (3, 32):
         together = under(control, replace(auto_ui, batch_size=batch_size)).answer_episodes(RECORDED + WITHOUT)
-        assert together == [alone]
+        assert together == alone
     assert len({answer.text for answers in alone for answer in answers}) > 2
 
 
 def test_constrained_steps_are_actions_after_free_thoughts(auto_ui):
-    _, constrained = auto_ui.answer_episodes(RECORDED[:1], ("constrained",))
-    assert constrained == answer_step_by_step(replace(auto_ui, constrained=True), RECORDED[:1])
+    agent = replace(auto_ui, constrained=True)
+    constrained = agent.answer_episodes(RECORDED[:1])
+    assert constrained == answer_step_by_step(agent, RECORDED[:1])
     for answer in constrained[0]:
         assert answer.action is not None
         assert 1 <= len(answer.notes["plan"].split("\n")) <= 4
@@ -185,7 +187,7 @@ def test_a_step_answer_has_thoughts_plan_and_action(auto_ui, monkeypatch):
     step = RECORDED[0].steps[1]
     written = auto_ui.sentences.encode(auto_ui.sentences.target(RECORDED[0].steps[1:]), ()).input_ids
     monkeypatch.setattr(AutoUiAgent, "_decode", lambda *_: [written] * len(RECORDED[0]))
-    (((answer, *_),),) = auto_ui.answer_episodes(RECORDED[:1])
+    ((answer, *_),) = auto_ui.answer_episodes(RECORDED[:1])
     assert {name: answer.notes[name] for name in ("think", "action")} == {
         name: step.notes[name] for name in ("think", "action")
     }

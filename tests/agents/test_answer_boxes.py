@@ -36,7 +36,7 @@ def vlm() -> VlmAgent:
 
 
 def test_a_trajectory_model_names_the_box_in_batches_as_step_by_step(vlm):
-    [batched], alone = vlm.answer_episodes(EPISODES), answer_step_by_step(vlm, EPISODES)
+    batched, alone = vlm.answer_episodes(EPISODES), answer_step_by_step(vlm, EPISODES)
     assert batched == alone
     answer = batched[0][0]
     assert answer.text == '{"action_type": "click", "idx": 0}'
@@ -49,6 +49,6 @@ def test_a_step_model_names_the_box_in_batches_as_step_by_step(tmp_path, monkeyp
     agent = AutoUiAgent.from_run(auto_ui_run.write_run(tmp_path / "run"))
     agent = replace(agent, sentences=replace(agent.sentences, language=LANGUAGE))
     monkeypatch.setattr(type(agent.sentences), "text", lambda *_: '{"action_type": "click", "idx": 0}')
-    [batched], alone = agent.answer_episodes(EPISODES), answer_step_by_step(agent, EPISODES)
+    batched, alone = agent.answer_episodes(EPISODES), answer_step_by_step(agent, EPISODES)
     assert batched == alone
     assert {answer.box for answers in batched for answer in answers} == {CHOSEN}

@@ -103,7 +103,7 @@ def test_batched_answers_are_those_of_each_step_alone(tmp_path, data):
     agent = agent_of(tmp_path, **data)
     alone = answer_step_by_step(agent, EPISODES)
     for batch_size in (4, 32):
-        (together,) = replace(agent, batch_size=batch_size).answer_episodes(EPISODES)
+        together = replace(agent, batch_size=batch_size).answer_episodes(EPISODES)
         assert together == alone
         assert [[one.usage.tokens for one in answers] for answers in together] == [
             [one.usage.tokens for one in answers] for answers in alone
@@ -128,7 +128,7 @@ def test_batched_tokens_are_those_of_decoding_one_by_one_at_any_lengths(tmp_path
 
 def test_constrained_answers_are_actions_behind_a_plan_in_batches_and_alone(run):
     agent = AutoUiAgent.from_run(run)
-    free, constrained = agent.answer_episodes(RECORDED, ("constrained",))
+    free, constrained = (one.answer_episodes(RECORDED) for one in (agent, replace(agent, constrained=True)))
     assert constrained == answer_step_by_step(replace(agent, constrained=True), RECORDED)
     assert all(answer.action is None for answers in free for answer in answers)
     for answer in (answer for answers in constrained for answer in answers):
@@ -147,7 +147,7 @@ def test_a_free_answer_has_the_plan_and_the_action_of_its_text(run, monkeypatch)
     agent = AutoUiAgent.from_run(run)
     target = target_ids(agent.sentences, EPISODES[0].steps)
     monkeypatch.setattr(type(agent), "_decode", lambda *_: [target] * STEPS)
-    ((_, answers),) = agent.answer_episodes(RECORDED[::-1])
+    _, answers = agent.answer_episodes(RECORDED[::-1])
     first = answers[0]
     assert first.notes == {"plan": "DUAL_POINT\nDUAL_POINT\nTYPE\nPRESS_ENTER"}
     assert first.action == EPISODES[0].steps[0].action
@@ -161,7 +161,7 @@ def test_the_decision_behind_a_plan_is_read_in_every_language(run, monkeypatch, 
     episode = EPISODES[3]
     written = [target_ids(agent.sentences, episode.steps[number:]) for number in range(len(episode))]
     monkeypatch.setattr(type(agent), "_decode", lambda *_: written)
-    ((answers,),) = agent.answer_episodes([episode])
+    (answers,) = agent.answer_episodes([episode])
     for answer, step in zip(answers, episode.steps, strict=True):
         action = language.decode(language.encode(step.action, step.screen), step.screen)
         assert action is not None and answer.action == action
@@ -245,8 +245,8 @@ def test_data_without_elements_are_refused_by_a_run_that_reads_them(tmp_path):
     bare = replace(episode, steps=tuple(replace(step, elements=()) for step in episode.steps))
     with pytest.raises(UserError, match=rf"none of {len(episode)} steps, from episode {episode.id} on, has any"):
         agent.answer_episodes([bare])
-    assert len(agent.answer_episodes([bare, episode])[0]) == 2
-    assert agent.answer_episodes([bare])[0]  # a single episode may have screens without elements
+    assert len(agent.answer_episodes([bare, episode])) == 2
+    assert agent.answer_episodes([bare])  # a single episode may have screens without elements
 
 
 def test_typed_text_that_the_language_does_not_write_is_marked(run):
@@ -272,7 +272,7 @@ def test_an_action_that_the_tokenizer_cannot_write_is_marked(run):
     prepared = replace(
         prepared, sources=[agent.sentences.source("open settings", [], EPISODES[0].steps[0].screen).segments] * 2
     )
-    ((answers,),) = agent.answer_prepared([prepared])
+    (answers,) = agent.answer_prepared([prepared])
     assert [answer.diagnostics.unwritable for answer in answers] == [True, False]
 
 

@@ -40,7 +40,7 @@ def test_the_real_episode_is_learned_and_answered_4_of_4(shared, tmp_path, past_
     content["training"] |= {"steps": 80, "batch_size": 4, "optimizer": {"name": "adamw", "learning_rate": 3e-3}}
     run = train(content, tmp_path)
     agent, episodes = AutoUiAgent.from_run(run), episodes_of(shards)
-    ((answers,),) = agent.answer_episodes(episodes)
+    (answers,) = agent.answer_episodes(episodes)
     assert [answers] == answer_step_by_step(agent, episodes)
     plans = [tuple(answer.notes["plan"].split("\n")) for answer in answers]
     kinds = ("PRESS_HOME", "DUAL_POINT", "DUAL_POINT", "STATUS_TASK_COMPLETE")

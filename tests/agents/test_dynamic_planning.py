@@ -246,7 +246,7 @@ def test_recorded_steps_of_many_episodes_do_not_mix(tmp_path):
 
     episodes = [tiny.episode(number, tiny.ACTIONS[:4]) for number in range(6)]
     with serving(answer) as (url, _):
-        [answers] = agent(url, tmp_path, screen="html", concurrency=6).answer_episodes(episodes)
+        answers = agent(url, tmp_path, screen="html", concurrency=6).answer_episodes(episodes)
     for episode, of_episode in zip(episodes, answers, strict=True):
         assert {one.notes["action"] for one in of_episode} == {f"step of {episode.goal}"}
 
@@ -330,7 +330,7 @@ def test_under_the_control_without_history_every_screen_is_planned_for_anew(tmp_
     model = Model()
     with serving(model) as (url, _):
         controlled = ControlledAgent(agent(url, tmp_path, mode="d_pot"), CONTROLS["no_history"])
-        [[answers]] = controlled.answer_episodes([EPISODE])
+        [answers] = controlled.answer_episodes([EPISODE])
     assert len(answers) == 5 and "so far" not in str(model.asked)
 
 

@@ -105,7 +105,7 @@ def test_demonstrated_histories_are_those_of_every_agent(tmp_path):
     model = Model()
     with serving(model) as (url, requests):
         planner = agent(url, tmp_path, mode="d_pot", past="demonstrated")
-        [[answers]] = planner.answer_episodes([EPISODE])
+        [answers] = planner.answer_episodes([EPISODE])
         asked = len(requests)
         assert planner.act(EPISODE.goal, demonstrated(EPISODE, 3), recorded_screen(EPISODE, 3)) == answers[3]
     assert len(requests) == asked

@@ -199,9 +199,9 @@ def test_after_a_step_whose_call_fails_the_rest_of_the_episode_waits_for_it(tmp_
         return Reply(CLICK if kind_of(body["messages"]) == "action" else '{"plan": "go", "step": "go"}')
 
     with serving(answer) as (url, requests):
-        [[first]] = agent(url, tmp_path).answer_episodes([EPISODE])
+        [first] = agent(url, tmp_path).answer_episodes([EPISODE])
         asked = len(requests)
-        [[second]] = agent(url, tmp_path).answer_episodes([EPISODE])
+        [second] = agent(url, tmp_path).answer_episodes([EPISODE])
     assert asked == 4 and len(requests) == 4 + 7  # what was answered is not asked again
     assert [one.failed is None for one in first] == [True, False, False, False, False]
     assert "413" in first[1].failed and "step 1 failed" in first[2].failed

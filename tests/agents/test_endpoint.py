@@ -120,7 +120,7 @@ def demonstrate(n: int, body: dict) -> Reply:
 def test_every_step_is_answered_and_answers_are_in_order():
     with serving(demonstrate) as (url, _):
         eager = replace(agent(url, workers=4), chat=ChatEndpoint(url, "vlm", attempts=9, sleep=lambda seconds: None))
-        [answers] = eager.answer_episodes([EPISODE, EPISODE])
+        answers = eager.answer_episodes([EPISODE, EPISODE])
     assert [[answer.text for answer in episode] for episode in answers] == [ACTIONS, ACTIONS]
 
 
@@ -134,7 +134,7 @@ def test_calls_are_concurrent():
 
     three = replace(EPISODE, steps=EPISODE.steps[:3])
     concurrent = EndpointAgent(Meeting("http://localhost:1", "vlm"), tiny.LANGUAGE, workers=3)
-    assert len(concurrent.answer_episodes([three])[0][0]) == 3
+    assert len(concurrent.answer_episodes([three])[0]) == 3
 
 
 def test_the_first_failure_cancels_the_remaining_calls():
@@ -263,7 +263,7 @@ def test_replies_in_two_action_languages_do_not_mix_in_a_shared_folder_of_calls(
     for language in (*languages, languages[0]):
         with serving(lambda n, body: Reply("press enter")) as (url, requests):
             settings = EndpointSettings(endpoint=url, model="vlm", action_language=language, calls=str(tmp_path))
-            settings.load().answer_episodes([EPISODE])[0]
+            settings.load().answer_episodes([EPISODE])
         asked.append(len(requests))
     assert asked == [*[len(EPISODE)] * 3, 0]
 

@@ -143,15 +143,15 @@ def test_gold_feedback_is_by_the_elements_of_the_data_set(read):
         def judged_by(self, judge):
             return replace(self, judge=judge)
 
-        def answer_episodes(self, episodes, variants=()):
-            return [[[Answer(str(self.judge(step.action, step)), None) for step in one.steps] for one in episodes]]
+        def answer_episodes(self, episodes):
+            return [[Answer(str(self.judge(step.action, step)), None) for step in one.steps] for one in episodes]
 
     def judge(action, step):
         judged.append(step)
         return True
 
     answers = ReadingAgent(Asking(), ScreenReader(Readers())).judged_by(judge).answer_episodes([EPISODE])
-    assert [answer.text for answer in answers[0][0]] == ["True"] * 5
+    assert [answer.text for answer in answers[0]] == ["True"] * 5
     assert [step.elements for step in judged] == [step.elements for step in EPISODE.steps]
 
 

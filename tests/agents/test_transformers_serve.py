@@ -54,8 +54,8 @@ def server(run, log):
 def test_the_server_has_the_answers_and_token_counts_of_the_run(run, server):
     url, name = server
     served = EndpointSettings(endpoint=url, model=name, as_trained=str(run)).load()
-    (answers,) = served.answer_episodes(EPISODES)
-    (expected,) = VlmAgent.from_run(run).answer_episodes(EPISODES)
+    answers = served.answer_episodes(EPISODES)
+    expected = VlmAgent.from_run(run).answer_episodes(EPISODES)
     for theirs, ours in zip(answers, expected, strict=True):
         assert [one.text for one in theirs] == [one.text for one in ours]
         assert [one.usage.tokens[0] for one in theirs] == [one.usage.tokens[0] for one in ours]
@@ -66,7 +66,7 @@ def test_every_mode_of_the_planner_plays_against_the_server(mode, server, tmp_pa
     url, name = server
     options = {"endpoint": url, "model": name, "screen": "html", "max_tokens": 24, "concurrency": 1}
     settings = DynamicPlanningSettings(mode=mode, **options, **SETTINGS.get(mode, {}))
-    (answers,) = settings.in_output(tmp_path).load().answer_episodes(EPISODES[:1])
+    answers = settings.in_output(tmp_path).load().answer_episodes(EPISODES[:1])
     (answers,) = answers
     assert len(answers) == len(EPISODES[0])
     assert all(answer.failed is None for answer in answers)

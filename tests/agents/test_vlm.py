@@ -18,7 +18,6 @@ from vlm_agent.agents import answer_step_by_step, demonstrated
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.vlm.agent import VlmAgent, batches
 from vlm_agent.episodes import Action, Episode, UiElement, recorded_screen
-from vlm_agent.errors import UserError
 from vlm_agent.models.llama_vit.family import LlamaViTDecoder, collate
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
@@ -97,12 +96,12 @@ def test_batched_episodes_have_the_same_tokens_as_step_by_step(model, control, c
     )
     for batch_tokens in (1, 400, 1 << 20):  # batches of one, some and all episodes
         batched = under(control, replace(agent, batch_tokens=batch_tokens))
-        assert decoded_ids(batched, monkeypatch, lambda agent: flat(agent.answer_episodes(EPISODES)[0])) == stepwise
+        assert decoded_ids(batched, monkeypatch, lambda agent: flat(agent.answer_episodes(EPISODES))) == stepwise
 
 
 def test_the_tokens_equal_those_of_generate(model, monkeypatch):
     """The reference is `generate` of transformers."""
-    _, ids = decoded_ids(make_agent(model), monkeypatch, lambda agent: agent.answer_episodes(EPISODES[:5])[0])
+    _, ids = decoded_ids(make_agent(model), monkeypatch, lambda agent: agent.answer_episodes(EPISODES[:5]))
     generated = [generate(model, episode, number) for episode in EPISODES[:5] for number in range(len(episode))]
     assert ids == generated
 
@@ -123,42 +122,31 @@ def generate(model, episode, number: int) -> list[int]:
     return tokens[0].tolist()
 
 
-def test_answers_of_agent_and_variant_equal_those_of_separate_runs(model):
-    agent = make_agent(model)
-    free, constrained = agent.answer_episodes(EPISODES, ["constrained"])
-    assert [free] == agent.answer_episodes(EPISODES)
-    assert [constrained] == replace(agent, constrained=True).answer_episodes(EPISODES)
-
-
-def test_the_variants_share_the_prefill_of_the_agent(model, monkeypatch):
+def test_a_batch_needs_one_prefill(model, monkeypatch):
     agent = make_agent(model, batch_tokens=1 << 20)
     prefill, prefills = agent.decoder.prefill, []
     monkeypatch.setattr(agent.decoder, "prefill", lambda sentences: prefills.append(1) or prefill(sentences))
-    agent.answer_episodes(EPISODES, ["constrained"])
+    agent.answer_episodes(EPISODES)
     assert prefills == [1]
-
-
-def test_an_unknown_variant_is_an_error():
-    with pytest.raises(UserError, match="no variant 'sampled'; choose from constrained"):
-        make_agent(tiny.model(len(WORDS))).answer_episodes(EPISODES, ["sampled"])
 
 
 def test_constrained_answers_are_actions_and_free_answers_that_are_actions_are_unchanged(model):
     """Unchanged if they are within the limit; near it, constrained decoding closes typed text earlier."""
-    free, constrained = (flat(run) for run in make_agent(model).answer_episodes(EPISODES, ["constrained"]))
+    agents = make_agent(model), make_agent(model, constrained=True)
+    free, constrained = (flat(agent.answer_episodes(EPISODES)) for agent in agents)
     assert all(answer.action is not None for answer in constrained)
     assert all(kept == answer for answer, kept in zip(free, constrained, strict=True) if answer.action is not None)
 
 
 def test_some_free_answers_are_not_actions():
-    assert any(answer.action is None for answer in flat(make_agent(trained(0)).answer_episodes(EPISODES)[0]))
+    assert any(answer.action is None for answer in flat(make_agent(trained(0)).answer_episodes(EPISODES)))
 
 
 def test_a_step_answered_by_the_prefill_needs_no_forward_pass(model, monkeypatch):
     calls = []
     step = LlamaViTDecoder.step
     monkeypatch.setattr(LlamaViTDecoder, "step", lambda *arguments: (calls.append(1), step(*arguments))[1])
-    answers = flat(make_agent(model).answer_episodes(EPISODES)[0])
+    answers = flat(make_agent(model).answer_episodes(EPISODES))
     assert all(isinstance(answer.usage.from_prefill, bool) for answer in answers)
     assert bool(calls) == any(not answer.usage.from_prefill for answer in answers)
     assert len(calls) < tiny.LANGUAGE.max_tokens
@@ -172,7 +160,7 @@ def test_a_model_that_predicts_the_demonstration_answers_it_by_the_prefill():
 
 def test_token_counts_of_batched_and_single_answers_are_equal(model):
     agent = make_agent(model)
-    batched = [answer.usage.tokens for answer in flat(agent.answer_episodes(EPISODES[:2])[0])]
+    batched = [answer.usage.tokens for answer in flat(agent.answer_episodes(EPISODES[:2]))]
     stepwise = [answer.usage for one in EPISODES[:2] for answer in step_by_step(agent, one)]
     assert batched == [usage.tokens for usage in stepwise]
     assert all(usage.calls == 1 and usage.seconds > 0 for usage in stepwise)
@@ -276,7 +264,7 @@ def test_without_history_answers_do_not_depend_on_earlier_steps(model):
     step = EPISODES[0].steps[2]
     alone = make_agent(model).act(EPISODES[0].goal, (), step.screen)
     assert agent.act(EPISODES[0].goal, demonstrated(EPISODES[1], 3), step.screen) == alone
-    assert agent.answer_episodes([EPISODES[0]])[0][0][2] == alone
+    assert agent.answer_episodes([EPISODES[0]])[0][2] == alone
 
 
 def test_screens_of_any_size_are_answered(model):
@@ -286,7 +274,7 @@ def test_screens_of_any_size_are_answered(model):
 
 def test_mixed_precision_answers_every_step(model):
     agent = make_agent(model, bf16=True)
-    assert [len(answers) for answers in agent.answer_episodes(EPISODES)[0]] == [len(episode) for episode in EPISODES]
+    assert [len(answers) for answers in agent.answer_episodes(EPISODES)] == [len(episode) for episode in EPISODES]
 
 
 def test_an_answer_beyond_the_models_context_is_marked_in_both_ways_of_asking(model, monkeypatch):

@@ -133,22 +133,19 @@ class Agent(ABC):
     @abstractmethod
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer: ...
 
-    def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
-        """Teacher-forced answers to every step of every episode: [run][episode][step].
+    def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
+        """Teacher-forced answers to every step of every episode: [episode][step].
 
-        Each step is answered after its demonstrated history. Run 0 is the agent itself, run n its n-th variant. Raises
-        UserError for an unknown variant. An agent may answer in batches, faster than step by step.
+        Each step is answered after its demonstrated history. An agent may answer in batches, faster than step by step.
         """
-        if variants:
-            raise UserError(f"this agent has no variant {variants[0]!r}; run it without variants")
-        return [answer_step_by_step(self, episodes)]
+        return answer_step_by_step(self, episodes)
 
     def preparation(self) -> Preparation | None:
         """The work before the model, such as resizing screens, that can be done in other processes: a picklable
         function without a model, from an episode to an input of `answer_prepared`. None without such work."""
         return None
 
-    def answer_prepared(self, prepared: Sequence[Any], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
+    def answer_prepared(self, prepared: Sequence[Any]) -> list[list[Answer]]:
         """`answer_episodes` for the episodes that `prepared` were computed from."""
         raise NotImplementedError
 
@@ -184,9 +181,6 @@ class AgentSettings(Section):
 
     A kind of agent defines its settings as fields and `load`. The other methods have defaults.
     """
-
-    VARIANTS: ClassVar[tuple[str, ...]] = ()
-    """Names of the variants that `Agent.answer_episodes` answers together with the agent."""
 
     SENTENCES: ClassVar[tuple[str, ...]] = ()
     """Kinds of sentences (`data.sentences` of a recipe). A run that was trained on one of them is run by this agent."""

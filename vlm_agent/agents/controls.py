@@ -84,18 +84,16 @@ class ControlledAgent(Agent):
             screen = replace(screen, notes={name: text for name, text in screen.notes.items() if name != "result"})
         return self.agent.act(goal, turns, self._changed(screen))
 
-    def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
+    def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
         parts = [visible_parts(episode, self.control) for episode in episodes]
-        by_run = self.agent.answer_episodes([part for each in parts for part in each], variants)
-        return [_by_episode(answers, parts) for answers in by_run]
+        return _by_episode(self.agent.answer_episodes([part for each in parts for part in each]), parts)
 
     def preparation(self) -> Preparation | None:
         preparation = self.agent.preparation()
         return None if preparation is None else ControlledPreparation(self.control, preparation)
 
-    def answer_prepared(self, prepared: Sequence[list], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
-        by_run = self.agent.answer_prepared([part for each in prepared for part in each], variants)
-        return [_by_episode(answers, prepared) for answers in by_run]
+    def answer_prepared(self, prepared: Sequence[list]) -> list[list[Answer]]:
+        return _by_episode(self.agent.answer_prepared([part for each in prepared for part in each]), prepared)
 
     def without_sight(self) -> "ControlledAgent | None":
         blind = self.agent.without_sight()

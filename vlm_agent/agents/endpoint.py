@@ -110,11 +110,9 @@ class EndpointAgent(Agent):
             return None
         return replace(self, sentences=replace(self.sentences, grey=True))
 
-    def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
+    def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
         """Answers step by step with `workers` concurrent calls."""
-        if variants:
-            raise UserError(f"an endpoint has no variant {variants[0]!r}; it decodes as its server is configured")
-        return [answer_step_by_step(self, episodes, self.workers, self.stop)]
+        return answer_step_by_step(self, episodes, self.workers, self.stop)
 
     def stop(self) -> None:
         """Calls under way end early."""

@@ -113,16 +113,16 @@ class ReadingAgent(Agent):
         turns = [replace(turn, screen=self.reader.screen(turn.screen)) for turn in history]
         return self.agent.act(goal, turns, self.reader.screen(screen))
 
-    def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
+    def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
         read = [read_episode(episode, self.reader) for episode in episodes]
-        return self._judged(episodes, read).answer_episodes(read, variants)
+        return self._judged(episodes, read).answer_episodes(read)
 
     def preparation(self) -> Preparation | None:
         preparation = self.agent.preparation()
         return None if preparation is None else ReadingPreparation(self.reader, preparation)
 
-    def answer_prepared(self, prepared: Sequence[Any], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
-        return self.agent.answer_prepared(prepared, variants)
+    def answer_prepared(self, prepared: Sequence[Any]) -> list[list[Answer]]:
+        return self.agent.answer_prepared(prepared)
 
     def judged_by(self, judge: Judge) -> "ReadingAgent":
         return replace(self, judge=judge)

@@ -32,7 +32,7 @@ GREY = "grey_screens"
 """The key of what this control hides (`AgentSettings.grey_screens`), and the run under it."""
 
 AGENT = "trained"
-"""The key in files of the run of the agent itself, beside its variants, its controls and the baselines."""
+"""The key in files of the run of the agent itself, beside its controls and the baselines."""
 
 
 def names_in_tables(runs: Iterable[str], label: str) -> dict[str, str]:

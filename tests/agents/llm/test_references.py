@@ -209,7 +209,7 @@ def played(tmp_path: Path, shards: Path, encoder: Path, episodes, **changes):
     with serving(model) as (url, _):
         agent = settings(url, tmp_path / "calls", shards, encoder, **changes).load()
         expected = agent.expected(episodes)
-        return model, agent.answer_episodes(episodes)[0], expected
+        return model, agent.answer_episodes(episodes), expected
 
 
 @pytest.mark.parametrize(("mode", "plans"), [("d_pot", 3), ("dynamic", 3), ("static", 1)])

@@ -121,7 +121,7 @@ from helpers.agents.preparing_agent import PreparingAgent
 from vlm_agent.cli import evaluate, main
 from helpers.agents.preparing_agent import PreparingAgent
 class Slow(PreparingAgent):
-    def answer_prepared(self, prepared, variants=()):
+    def answer_prepared(self, prepared):
         print("answers", flush=True)
         time.sleep(600)
 large = lambda episode: numpy.zeros((5, 3, 448, 448), "uint8")

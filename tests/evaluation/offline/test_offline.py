@@ -154,11 +154,10 @@ def test_demonstrated_actions_that_the_agent_cannot_write_are_counted_and_listed
             knower = super().load()
 
             class DeafAgent(type(knower)):
-                def answer_episodes(self, episodes, variants=()):
-                    runs = super().answer_episodes(episodes, variants)
+                def answer_episodes(self, episodes):
                     return [
-                        [[replace(answer, diagnostics=Diagnostics(unwritable=True)) for answer in one] for one in run]
-                        for run in runs
+                        [replace(answer, diagnostics=Diagnostics(unwritable=True)) for answer in answers]
+                        for answers in super().answer_episodes(episodes)
                     ]
 
             return DeafAgent(knower.diary)

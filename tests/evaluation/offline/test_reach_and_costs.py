@@ -48,8 +48,8 @@ class Costly(Agent):
 
     usage: Usage
 
-    def answer_episodes(self, episodes, variants=()):
-        return [[[Answer("", step.action, usage=self.usage) for step in one.steps] for one in episodes]]
+    def answer_episodes(self, episodes):
+        return [[Answer("", step.action, usage=self.usage) for step in one.steps] for one in episodes]
 
     def act(self, goal, history, screen):
         raise AssertionError("whole episodes are asked for")

@@ -21,7 +21,7 @@ class KnowingAgent(Agent):
     diary: Path
     life: int | None = None
 
-    def answer_episodes(self, episodes, variants=()):
+    def answer_episodes(self, episodes):
         asked = self.diary.read_text().splitlines() if self.diary.exists() else []
         if self.life is not None and len({line.split()[0] for line in asked}) >= self.life:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -31,7 +31,7 @@ class KnowingAgent(Agent):
                 f"{call} {sees(episode)} {len(episode)} {episode.id} {episode.steps[0].action.name}\n"
                 for episode in episodes
             )
-        return [[[self._answer(episode, step.action) for step in episode.steps] for episode in episodes]]
+        return [[self._answer(episode, step.action) for step in episode.steps] for episode in episodes]
 
     def act(self, goal, history, screen):
         raise AssertionError("whole episodes are asked for")

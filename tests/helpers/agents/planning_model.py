@@ -88,5 +88,5 @@ def planned(tmp_path, mode: str, model: Model | None = None, episodes=(EPISODE,)
     """(the model, the answers) of recorded episodes."""
     model = Model() if model is None else model
     with serving(model) as (url, _):
-        [answers] = agent(url, tmp_path / "calls", mode=mode, **options).answer_episodes(episodes)
+        answers = agent(url, tmp_path / "calls", mode=mode, **options).answer_episodes(episodes)
     return model, answers[0] if len(episodes) == 1 else answers

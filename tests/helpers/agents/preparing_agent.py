@@ -16,11 +16,11 @@ class PreparingAgent(Agent):
     def preparation(self):
         return self.prepare
 
-    def answer_episodes(self, episodes, variants=()):
+    def answer_episodes(self, episodes):
         raise AssertionError("the episodes are prepared")
 
-    def answer_prepared(self, prepared, variants=()):
-        return [[[Answer("", None)] * length for length in prepared]]
+    def answer_prepared(self, prepared):
+        return [[Answer("", None)] * length for length in prepared]
 
     def act(self, goal, history, screen):
         raise AssertionError("the episodes are prepared")

@@ -17,6 +17,7 @@ import json
 import os
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
@@ -241,15 +242,13 @@ def evaluate(name: str, device: torch.device) -> list[str]:
     from helpers.models import families
 
     from vlm_agent.agents import Turn
-    from vlm_agent.agents.vlm import VlmSettings
     from vlm_agent.agents.vlm.agent import VlmAgent
 
     family = families.family(name)
     family.model.language_model.set_attn_implementation("sdpa")
     agent = VlmAgent(family.model.to(device).eval(), family.words, family.sentences)
-    every = [
-        answer.text for way in agent.answer_episodes(episodes(), VlmSettings.VARIANTS) for row in way for answer in row
-    ]
+    ways = agent, replace(agent, constrained=True)
+    every = [answer.text for way in ways for answers in way.answer_episodes(episodes()) for answer in answers]
     first, second, *_ = episodes()[0].steps
     return [*every, agent.act("open settings", [Turn(first.screen, None, first.action)], second.screen).text]
 

@@ -110,7 +110,7 @@ def answer_questions(agent: VlmAgent, questions: Iterator[Question]) -> Iterator
         batch = [question for _, question in numbered]
         sentences = [question.sentence for question in batch]
         with torch.inference_mode():
-            answers = answer_sentences(agent.decoder, sentences, limits, [most_likely])[0]
+            answers = answer_sentences(agent.decoder, sentences, limits, most_likely)
         for question, (answer,) in zip(batch, answers, strict=True):
             yield judge(agent, question, answer.ids)
 

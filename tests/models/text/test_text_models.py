@@ -81,7 +81,7 @@ def test_a_row_has_the_loss_that_transformers_computes(model_type):
 @pytest.mark.parametrize("constrained", [False, True])
 def test_batched_answers_equal_those_of_acting_step_by_step(half_trained, constrained):
     one = agent(half_trained, constrained=constrained)
-    (batched,) = one.answer_episodes(EPISODES)
+    batched = one.answer_episodes(EPISODES)
     alone = answer_step_by_step(one, EPISODES)
     assert [[answer.text for answer in answers] for answers in batched] == [
         [answer.text for answer in answers] for answers in alone
@@ -120,7 +120,7 @@ def test_the_control_without_sight_reads_an_empty_screen_and_answers_on_the_true
         replace(episode, steps=tuple(replace(step, elements=_renamed(step.elements)) for step in episode.steps))
         for episode in EPISODES
     ]
-    (answers,), (others,) = blind.answer_episodes(EPISODES), blind.answer_episodes(other)
+    answers, others = blind.answer_episodes(EPISODES), blind.answer_episodes(other)
     assert [[one.text for one in each] for each in answers] == [[one.text for one in each] for each in others]
     grey = replace(SENTENCES, grey=True).build(EPISODES[0])
     assert "<p" not in SENTENCES.text(grey.input_ids)

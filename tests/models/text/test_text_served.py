@@ -133,11 +133,11 @@ def test_an_endpoint_as_trained_has_the_runs_answers_and_serve_check_finds_no_di
     agent = VlmAgent.from_run(run)
     with serving(server.answer) as (url, _):
         served = EndpointSettings(endpoint=url, model="m", as_trained=str(run)).load()
-        (answers,) = served.answer_episodes(EPISODES)
+        answers = served.answer_episodes(EPISODES)
         check = serve_check(agent, ChatEndpoint(url, "m"), EPISODES, steps=4)
         with pytest.raises(UserError, match="reads the elements of the screen, and this source has none"):
             served.act("open settings", [], Screen(tiny.episode(0).steps[0].screenshot))
-    (expected,) = agent.answer_episodes(EPISODES)
+    expected = agent.answer_episodes(EPISODES)
     assert [[one.action for one in each] for each in answers] == [[one.action for one in each] for each in expected]
     assert (check.difference, check.steps, check.counted) == (None, 4, 4)
 

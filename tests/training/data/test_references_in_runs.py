@@ -210,7 +210,7 @@ def test_the_agent_reads_the_sentences_of_training(run, agent):
 def test_batched_steps_answer_as_each_step_alone(agent, control):
     controlled = agent if control is None else ControlledAgent(agent, CONTROLS[control])
     episodes = [*TEST, TRAIN[1], TRAIN[3]]
-    batched = controlled.answer_episodes(episodes)[0]
+    batched = controlled.answer_episodes(episodes)
     alone = answer_step_by_step(controlled, episodes)
     assert batched == alone
     shares = [[answer.diagnostics.reference_has_goal for answer in answers] for answers in batched]
@@ -224,7 +224,7 @@ def test_a_static_plan_follows_the_references(agent, run):
         run.parent / "gone", Path(content["references"]["encoder"]), past_screens=0, notes={"plan": "first"}
     )
     one = replace(agent, sentences=static.sentences)
-    assert one.answer_episodes(TEST)[0] == answer_step_by_step(one, TEST)
+    assert one.answer_episodes(TEST) == answer_step_by_step(one, TEST)
 
 
 def test_a_chat_endpoint_is_asked_with_the_lines_of_training(agent):

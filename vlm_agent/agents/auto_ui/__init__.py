@@ -21,7 +21,6 @@ class AutoUiSettings(RunSettings):
     was trained with the run, not T5's.
     """
 
-    VARIANTS: ClassVar[tuple[str, ...]] = ("constrained",)
     SENTENCES: ClassVar[tuple[str, ...]] = ("chain_of_actions",)
 
     agent: str = "auto_ui"

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents.agent import Agent, Answer, Diagnostics, Turn, Usage, episode_of
-from vlm_agent.agents.auto_ui import BATCH_SIZE, AutoUiSettings
+from vlm_agent.agents.auto_ui import BATCH_SIZE
 from vlm_agent.agents.auto_ui.features import FeatureLookup, LookedUp, ScreenFeatures
 from vlm_agent.agents.decoding.constrained import Constrained
 from vlm_agent.agents.decoding.greedy import Choice, Limits, answer_sources, decode_sentence, most_likely
@@ -62,7 +62,7 @@ class AutoUiAgent(Agent):
     def __post_init__(self) -> None:
         if self.decoder is None:
             self.decoder = cast(SourceDecoder, decoder_of(self.model))
-        self._decoding(self.constrained)  # a tokenizer that cannot be constrained is refused before the first answer
+        _ = self._decoding  # a tokenizer that cannot be constrained is refused before the first answer
 
     @classmethod
     def from_run(
@@ -98,34 +98,26 @@ class AutoUiAgent(Agent):
         features = self.features.of([self.features.lookup(screenshot) for screenshot in seen])
         sentence = self.sentences.encode(self.sentences.prompt_segments(episode, len(history)), features)
         with torch.inference_mode(), self._precision():
-            ids = decode_sentence(self._decoder, sentence, *self._decoding(self.constrained))
+            ids = decode_sentence(self._decoder, sentence, *self._decoding)
         return self._answer(ids, screen, Usage(len(sentence), len(ids), calls=1, seconds=time.perf_counter() - start))
 
-    def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
-        """Answers as [run][episode][step], where run 0 is the agent itself.
-
-        The tokens equal those of `act` step by step. `Usage.seconds` is None, so that equal runs write equal
+    def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
+        """The tokens equal those of `act` step by step. `Usage.seconds` is None, so that equal runs write equal
         predictions.
         """
-        return self.answer_prepared([self.preparation()(episode) for episode in episodes], variants)
+        return self.answer_prepared([self.preparation()(episode) for episode in episodes])
 
     def preparation(self) -> "AutoUiPreparation":
         """Prepares episodes in other processes."""
         return AutoUiPreparation(self.sentences, self.features.lookup)
 
-    def answer_prepared(
-        self, prepared: Sequence["PreparedEpisode"], variants: Sequence[str] = ()
-    ) -> list[list[list[Answer]]]:
+    def answer_prepared(self, prepared: Sequence["PreparedEpisode"]) -> list[list[Answer]]:
         """Raises UserError where the run reads the elements of screens, and no step so far has any."""
         self._check_elements(prepared)
-        decodings = [self._decoding(constrained) for constrained in (self.constrained, *map(_is_constrained, variants))]
         features = iter(self.features.of([screen for one in prepared for screen in one.screens]))
         sentences = [self._sentences(one, [next(features) for _ in one.screens]) for one in prepared]
-        runs = []
-        for choose, limits in decodings:
-            decoded = iter(self._decode([sentence for each in sentences for sentence in each], choose, limits))
-            runs.append([self._answers(one, each, decoded) for one, each in zip(prepared, sentences, strict=True)])
-        return runs
+        decoded = iter(self._decode([sentence for each in sentences for sentence in each], *self._decoding))
+        return [self._answers(one, each, decoded) for one, each in zip(prepared, sentences, strict=True)]
 
     def _check_elements(self, prepared: Sequence["PreparedEpisode"]) -> None:
         """A single screen may have no elements; those of a whole part of the data have none if it was converted
@@ -183,11 +175,10 @@ class AutoUiAgent(Agent):
         notes = {**written, "plan": "\n".join(plan)} if plan else written
         return Answer(text, action, notes, box=box, usage=usage, diagnostics=Diagnostics(unwritable=is_unwritable))
 
-    def _decoding(self, constrained: bool) -> tuple[Choice, Limits]:
-        return self._constrained if constrained else (most_likely, self._limits(self.sentences.max_target_tokens))
-
     @cached_property
-    def _constrained(self) -> tuple[Choice, Limits]:
+    def _decoding(self) -> tuple[Choice, Limits]:
+        if not self.constrained:
+            return most_likely, self._limits(self.sentences.max_target_tokens)
         limits = self._limits(self.sentences.max_target_tokens + CONSTRAINED_TOKENS)
         return Constrained(self.tokenizer, self.sentences.language, limits, self.sentences.ending), limits
 
@@ -237,11 +228,3 @@ def _keeps_text(language: ActionLanguage, step: Step) -> bool:
         return True
     decoded = language.decode(language.encode(step.action, step.screen), step.screen)
     return decoded is not None and is_same_text(decoded.text, step.action.text)
-
-
-def _is_constrained(variant: str) -> bool:
-    if variant not in AutoUiSettings.VARIANTS:
-        raise UserError(
-            f"an auto_ui agent has no variant {variant!r}; choose from {', '.join(AutoUiSettings.VARIANTS)}"
-        )
-    return True

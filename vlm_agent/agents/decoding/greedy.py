@@ -47,7 +47,6 @@ class DecodedAnswer:
     `position`: the position of its first decoded token.
     """
 
-    choose: Choice
     ids: list[int]
     row: int
     visible: int
@@ -67,29 +66,28 @@ class Limits:
 
 
 def answer_sentences(
-    decoder: Decoder, sentences: Sequence[Sentence], limits: Limits, choices: Sequence[Choice]
-) -> list[list[list[DecodedAnswer]]]:
-    """The answer to every supervised action of every sentence under each `Choice`: [choice][sentence][action].
+    decoder: Decoder, sentences: Sequence[Sentence], limits: Limits, choose: Choice
+) -> list[list[DecodedAnswer]]:
+    """The answer to every supervised action of every sentence: [sentence][action].
 
     An answer begins with the notes that are supervised before the action.
     """
     prefill = decoder.prefill(sentences)
     if prefill is None:
-        return [[_answer_alone(decoder, one, limits, choose) for one in sentences] for choose in choices]
-    answers: list[list[list[DecodedAnswer]]] = [[[] for _ in sentences] for _ in choices]
+        return [_answer_alone(decoder, one, limits, choose) for one in sentences]
+    answers: list[list[DecodedAnswer]] = [[] for _ in sentences]
     supervised = 0  # supervised tokens of earlier sentences: the offset of this sentence in `prefill.best`
     for row, sentence in enumerate(sentences):
         numbers = _numbers_of_supervised(sentence)
         for start, end in answer_spans(sentence, limits.end_mark):
             target = sentence.input_ids[start : min(end, start + limits.max_tokens)]
-            for by_sentence, choose in zip(answers, choices, strict=True):
-                answer = DecodedAnswer(choose, [], row, start)
-                _follow(prefill, supervised + numbers[start], target, answer, limits)
-                answer.position = prefill.positions[row][min(answer.visible, end - 1)]
-                by_sentence[row].append(answer)
+            answer = DecodedAnswer([], row, start)
+            _follow(prefill, supervised + numbers[start], target, answer, limits, choose)
+            answer.position = prefill.positions[row][min(answer.visible, end - 1)]
+            answers[row].append(answer)
         supervised += len(numbers)
-    unfinished = [answer for rows in answers for row in rows for answer in row if not answer.from_prefill]
-    decode(decoder, prefill.cache, len(sentences), unfinished, limits)
+    unfinished = [answer for row in answers for answer in row if not answer.from_prefill]
+    decode(decoder, prefill.cache, len(sentences), unfinished, limits, choose)
     return answers
 
 
@@ -122,7 +120,7 @@ def answer_spans(sentence: Sentence, end_mark: int) -> list[tuple[int, int]]:
 def _answer_alone(decoder: Decoder, sentence: Sentence, limits: Limits, choose: Choice) -> list[DecodedAnswer]:
     """Decodes every action from its own history, for families without a prefill of whole sentences."""
     return [
-        DecodedAnswer(choose, decode_sentence(decoder, sentence.prefix(start), choose, limits), 0, start, 0, False)
+        DecodedAnswer(decode_sentence(decoder, sentence.prefix(start), choose, limits), 0, start, 0, False)
         for start, _ in answer_spans(sentence, limits.end_mark)
     ]
 
@@ -133,13 +131,15 @@ def _numbers_of_supervised(sentence: Sentence) -> dict[int, int]:
     return {at: number for number, at in enumerate(indices)}
 
 
-def _follow(prefill: Prefill, first: int, target: list[int], answer: DecodedAnswer, limits: Limits) -> None:
+def _follow(
+    prefill: Prefill, first: int, target: list[int], answer: DecodedAnswer, limits: Limits, choose: Choice
+) -> None:
     """Appends predictions of the prefill up to the first that deviates from the demonstrated tokens `target`.
 
     `first`: the index of the first of them among the supervised tokens of all sentences.
     """
     for index, token in enumerate(target, first):
-        chosen = answer.choose(answer.ids, prefill.best[index], partial(prefill.logits, index))
+        chosen = choose(answer.ids, prefill.best[index], partial(prefill.logits, index))
         answer.ids.append(chosen)
         if chosen != token:
             answer.from_prefill = limits.reached(answer.ids)
@@ -147,7 +147,9 @@ def _follow(prefill: Prefill, first: int, target: list[int], answer: DecodedAnsw
         answer.visible += 1
 
 
-def decode(decoder: Decoder, cache: Cache, rows: int, answers: list[DecodedAnswer], limits: Limits) -> None:
+def decode(
+    decoder: Decoder, cache: Cache, rows: int, answers: list[DecodedAnswer], limits: Limits, choose: Choice
+) -> None:
     """Continues all `answers` together to their ends, from the cache of `rows` sentences.
 
     The last token of an answer is not in the cache yet. New tokens are appended to the answer's row of the cache;
@@ -176,7 +178,7 @@ def decode(decoder: Decoder, cache: Cache, rows: int, answers: list[DecodedAnswe
         for number, (row, slot) in slots.items():
             answer = unfinished[number]
             logits_here = partial(logits.__getitem__, (row, slot))
-            answer.ids.append(answer.choose(answer.ids, best[row][slot], logits_here))
+            answer.ids.append(choose(answer.ids, best[row][slot], logits_here))
             if limits.reached(answer.ids):
                 del unfinished[number]
 

@@ -126,10 +126,10 @@ class DynamicPlanningAgent(PromptedAgent):
             raise UserError("feedback: gold needs recorded actions; on a phone use feedback: screen, or own")
         return self._answer(_Situation(goal, history, screen, episode=episode), replies)
 
-    def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
+    def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
         """Answers step by step; those of an episode one after the other if the past is the agent's own.
 
-        Raises UserError for a variant, for an episode without a plan in the file, and for feedback that a recorded
+        Raises UserError for an episode without a plan in the file, and for feedback that a recorded
         episode cannot give.
         """
         if self.feedback == "screen":
@@ -137,7 +137,7 @@ class DynamicPlanningAgent(PromptedAgent):
                 "feedback: screen needs a phone, because a recorded screen does not follow from the agent's action; "
                 "use feedback: own, or gold"
             )
-        return super().answer_episodes(episodes, variants)
+        return super().answer_episodes(episodes)
 
     def answer_steps(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
         for episode in episodes:

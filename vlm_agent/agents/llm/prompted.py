@@ -17,7 +17,6 @@ from vlm_agent.agents.llm.cost import Expense, estimated_tokens
 from vlm_agent.agents.llm.prompts import PromptFile, assistant, user
 from vlm_agent.agents.llm.replies import UnreadReplyError, sendable
 from vlm_agent.episodes import Episode, Screen
-from vlm_agent.errors import UserError
 
 OF_THE_SERVER = frozenset(
     ("endpoint", "concurrency", "timeout", "attempts", "calls", "price", "max_cost", "requests_per_minute")
@@ -168,14 +167,12 @@ class PromptedAgent(Agent):
         except CallError as error:
             return Answer("", None, failed=str(error))  # the cost of a whole step is unknown
 
-    def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
+    def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
         """Answers step by step with `workers` concurrent calls."""
-        if variants:
-            raise UserError(f"a prompted model has no variant {variants[0]!r}; it decodes as its server is configured")
-        return [self.answer_steps(episodes)]
+        return self.answer_steps(episodes)
 
     def answer_steps(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
-        """Answers as [episode][step], after demonstrated histories."""
+        """`answer_episodes` without its checks, for an estimate too."""
         return answer_step_by_step(self, episodes, self.workers, self.stop)
 
     def stop(self) -> None:

@@ -14,7 +14,6 @@ BATCH_TOKENS = 8192
 class VlmSettings(RunSettings):
     """`batch_tokens`: tokens per forward pass, padding included; rounding depends on it."""
 
-    VARIANTS: ClassVar[tuple[str, ...]] = ("constrained",)
     SENTENCES: ClassVar[tuple[str, ...]] = ("trajectory", "elements")
 
     agent: str = "vlm"

@@ -1,7 +1,7 @@
 """The agent of the Smartphone Assistant: a vision-language model that continues a trajectory with the next action."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from vlm_agent.agents.decoding.greedy import (
     most_likely,
 )
 from vlm_agent.agents.examples.of_run import references_of_run
-from vlm_agent.agents.vlm import BATCH_TOKENS, VlmSettings
+from vlm_agent.agents.vlm import BATCH_TOKENS
 from vlm_agent.episodes import Episode, Screen, without_pixels
 from vlm_agent.errors import UserError
 from vlm_agent.models.build import load
@@ -96,15 +96,13 @@ class VlmAgent(Agent):
 
     def answer_episode(self, episode: Episode) -> list[Answer]:
         """The agent's answer at each step, after its demonstrated history."""
-        return self.answer_episodes([episode])[0][0]
+        return self.answer_episodes([episode])[0]
 
-    def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
-        """Answers as [run][episode][step], where run 0 is the agent itself. Variants decode after the same prefill.
-
-        The tokens equal those of `act` step by step; each batch needs one prefill. `Usage.seconds` is None, so that
+    def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
+        """The tokens equal those of `act` step by step; each batch needs one prefill. `Usage.seconds` is None, so that
         equal runs write equal predictions.
         """
-        return self.answer_prepared([VlmPreparation(self.sentences)(episode) for episode in episodes], variants)
+        return self.answer_prepared([VlmPreparation(self.sentences)(episode) for episode in episodes])
 
     def preparation(self) -> "VlmPreparation":
         """Prepares episodes in other processes; each screen is prepared once for the agent and its controls."""
@@ -115,28 +113,20 @@ class VlmAgent(Agent):
         prepare = getattr(self._decoder, "prepare_screen", None)
         return VlmPreparation(replace(self.sentences, screens=CachedScreens(self.sentences.screens, prepare)))
 
-    def answer_prepared(
-        self, prepared: Sequence["PreparedEpisode"], variants: Sequence[str] = ()
-    ) -> list[list[list[Answer]]]:
+    def answer_prepared(self, prepared: Sequence["PreparedEpisode"]) -> list[list[Answer]]:
         if self.sentences.notes.first_names:
-            return self._answer_with_own_notes(prepared, variants)
-        return self._answer_all(prepared, self._choices(variants))
+            return self._answer_with_own_notes(prepared)
+        return self._answer_all(prepared)
 
-    def _answer_all(self, prepared: Sequence["PreparedEpisode"], choices: Sequence[Choice]) -> list[list[list[Answer]]]:
-        by_run = self._decoded([sentence for one in prepared for sentence in one.sentences], choices)
-        return [self._by_episode(prepared, iter(of_sentences)) for of_sentences in by_run]
+    def _answer_all(self, prepared: Sequence["PreparedEpisode"]) -> list[list[Answer]]:
+        decoded = iter(self._decoded([sentence for one in prepared for sentence in one.sentences]))
+        return [self._answers(one, [next(decoded) for _ in one.sentences]) for one in prepared]
 
-    def _answer_with_own_notes(
-        self, prepared: Sequence["PreparedEpisode"], variants: Sequence[str]
-    ) -> list[list[list[Answer]]]:
-        """Later steps read the notes that the same run wrote at the first step, as in `act`."""
-        firsts = self._answer_all([one.part(0, 1) for one in prepared], self._choices(variants))
-        found = []
-        for of_firsts, choice in zip(firsts, self._later._choices(variants), strict=True):
-            rest = [self._rest(one, first) for one, (first,) in zip(prepared, of_firsts, strict=True)]
-            (of_rest,) = self._later._answer_all(rest, [choice])
-            found.append([[*first, *later] for first, later in zip(of_firsts, of_rest, strict=True)])
-        return found
+    def _answer_with_own_notes(self, prepared: Sequence["PreparedEpisode"]) -> list[list[Answer]]:
+        """Later steps read the notes that the agent wrote at the first step, as in `act`."""
+        firsts = self._answer_all([one.part(0, 1) for one in prepared])
+        rest = [self._rest(one, first) for one, (first,) in zip(prepared, firsts, strict=True)]
+        return [[*first, *later] for first, later in zip(firsts, self._later._answer_all(rest), strict=True)]
 
     def _rest(self, prepared: "PreparedEpisode", first: Answer) -> "PreparedEpisode":
         """The steps after the first one, with the notes of the first one after the goal."""
@@ -164,22 +154,16 @@ class VlmAgent(Agent):
             return self
         return replace(self, sentences=replace(self.sentences, notes=self.sentences.notes.at(is_first=False)))
 
-    def _decoded(self, sentences: Sequence[Sentence], choices: Sequence[Choice]) -> list[list[list[DecodedAnswer]]]:
-        """Answers as [choice][sentence][action], decoded in batches."""
-        decoded: list[list[list[DecodedAnswer]]] = [[[] for _ in sentences] for _ in choices]
+    def _decoded(self, sentences: Sequence[Sentence]) -> list[list[DecodedAnswer]]:
+        """Answers as [sentence][action], decoded in batches."""
+        decoded: list[list[DecodedAnswer]] = [[] for _ in sentences]
         with torch.inference_mode(), self._precision():
             for batch in batches([len(sentence.input_ids) for sentence in sentences], self.batch_tokens):
-                by_run = answer_sentences(self._decoder, [sentences[index] for index in batch], self._limits, choices)
-                for run, answers in enumerate(by_run):
-                    for index, of_sentence in zip(batch, answers, strict=True):
-                        decoded[run][index] = of_sentence
+                shown = [sentences[index] for index in batch]
+                answers = answer_sentences(self._decoder, shown, self._limits, self._choice)
+                for index, of_sentence in zip(batch, answers, strict=True):
+                    decoded[index] = of_sentence
         return decoded
-
-    def _by_episode(
-        self, prepared: Sequence["PreparedEpisode"], decoded: Iterator[list[DecodedAnswer]]
-    ) -> list[list[Answer]]:
-        """Answers as [episode][step]. `decoded`: those of each sentence, in order."""
-        return [self._answers(one, [next(decoded) for _ in one.sentences]) for one in prepared]
 
     def _answers(self, prepared: "PreparedEpisode", decoded: Sequence[Sequence[DecodedAnswer]]) -> list[Answer]:
         """`decoded`: the answers of each sentence of the episode."""
@@ -222,20 +206,10 @@ class VlmAgent(Agent):
     def _context(self) -> int | None:
         return context_of(without_adapter(self.model).config)
 
-    @property
-    def _choice(self) -> Choice:
-        return self._constrained_choice if self.constrained else most_likely
-
-    def _choices(self, variants: Sequence[str]) -> list[Choice]:
-        return [self._choice, *map(self._choice_of, variants)]
-
-    def _choice_of(self, variant: str) -> Choice:
-        if variant not in VlmSettings.VARIANTS:
-            raise UserError(f"a vlm agent has no variant {variant!r}; choose from {', '.join(VlmSettings.VARIANTS)}")
-        return self._constrained_choice
-
     @cached_property
-    def _constrained_choice(self) -> Constrained:
+    def _choice(self) -> Choice:
+        if not self.constrained:
+            return most_likely
         return Constrained(self.tokenizer, self.sentences.language, self._limits, self.sentences.ending)
 
     @property

@@ -189,8 +189,8 @@ def _workers(chosen: int | None, preparations: Mapping[str, Preparation | None])
 def _answers(agent: Agent, part: LoadedPart, prepared: list | None) -> list[list[Answer]]:
     """The answers to every step of every episode of a part."""
     if prepared is None:
-        return agent.answer_episodes(part.episodes)[0]
-    return agent.answer_prepared(prepared)[0]
+        return agent.answer_episodes(part.episodes)
+    return agent.answer_prepared(prepared)
 
 
 def _rows(part: LoadedPart, answers_by_episode: Sequence[Sequence[Answer]]) -> Iterator[Prediction]:
