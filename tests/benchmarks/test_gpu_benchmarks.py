@@ -68,7 +68,6 @@ def test_one_variable_length_call_per_layer_replaces_a_call_per_window_and_sente
     windows = 4 * 2  # of 448 x 224 pixels, 112 a side
     assert memory["attention_calls"] == {
         "varlen": {"vision": tower, "language_model": layers},
-        "grouped": {"vision": tower, "language_model": layers * sentences},
         "loop": {"vision": screens * (windowed * windows + 1), "language_model": layers * sentences},
     }
 

@@ -341,7 +341,7 @@ def test_the_agent_does_not_act_in_apps_that_are_not_allowed(run, tmp_path):
         (["--agent", "R", "--device", "browser:shop"], "--goal is missing"),
         (["--device", "adb", "--goal", "x"], "select one agent"),
         (["--agent", "R", "--endpoint", "http://x", "--device", "adb", "--goal", "x"], "select one agent"),
-        (["--endpoint", "http://x", "--device", "adb", "--goal", "x"], "must be used together"),
+        (["--endpoint", "http://x", "--device", "adb", "--goal", "x"], "needs --agent.model NAME"),
         (["--agent", "R", "--device", "simulated", "--goal", " "], "must be one line of text"),
     ],
 )
