@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 
@@ -199,7 +200,7 @@ class Action:
 
     @property
     def is_tap(self) -> bool:
-        return self.kind is ActionKind.DUAL_POINT and bool(are_taps(self.touch_yx, self.lift_yx))
+        return self.kind is ActionKind.DUAL_POINT and _direction(self.touch_yx, self.lift_yx) is None
 
     @property
     def is_touch(self) -> bool:
@@ -218,7 +219,7 @@ class Action:
     @property
     def direction(self) -> str | None:
         """Direction in which the finger of a swipe moves: up, down, left or right. None for every other action."""
-        return DIRECTIONS[int(directions(self.touch_yx, self.lift_yx))] if self.is_swipe else None
+        return _direction(self.touch_yx, self.lift_yx) if self.kind is ActionKind.DUAL_POINT else None
 
     @property
     def name(self) -> str:
@@ -226,6 +227,12 @@ class Action:
         if self.kind is ActionKind.DUAL_POINT:
             return "tap" if self.is_tap else "swipe"
         return self.kind.short_name
+
+
+@lru_cache(4096)
+def _direction(touch_yx: tuple[float, float], lift_yx: tuple[float, float]) -> str | None:
+    """The direction of a gesture; None for a tap. Cached, because sentences and scores ask several times a step."""
+    return None if are_taps(touch_yx, lift_yx) else DIRECTIONS[int(directions(touch_yx, lift_yx))]
 
 
 ACTION_NAMES = ("tap", "swipe", *(kind.short_name for kind in ActionKind if kind is not ActionKind.DUAL_POINT))

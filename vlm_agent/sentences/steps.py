@@ -178,17 +178,21 @@ class StepSentences(Tokens):
 
     def target(self, steps: Sequence[Step]) -> list[Segment]:
         """The target of the first of `steps`, with the end mark; the others are those that follow it."""
+        kind = ACTION_NAMES.index(steps[0].action.name)
+        return [*self._target_texts(steps), Segment(mark=self.end_mark, role="action", kind=kind)]
+
+    def target_text(self, steps: Sequence[Step]) -> str:
+        """The text of `target`, which needs no tokenizer."""
+        return "".join(segment.text or "" for segment in self._target_texts(steps))
+
+    def _target_texts(self, steps: Sequence[Step]) -> list[Segment]:
         notes, plan = self.notes.supervised(steps[0].notes), self._plan(steps)
         kind = ACTION_NAMES.index(steps[0].action.name)
         return [
             *notes,
             Segment(f" {plan}" if notes else plan, ASSISTANT, role="plan"),
             Segment(f" {self._decision(steps[0])}", ASSISTANT, role="action", kind=kind),
-            Segment(mark=self.end_mark, role="action", kind=kind),
         ]
-
-    def target_text(self, steps: Sequence[Step]) -> str:
-        return "".join(segment.text or "" for segment in self.target(steps))
 
     def is_writable(self, step: Step) -> bool:
         """Whether the tokenizer decodes the tokens of the step's decision to the same text, up to NFC."""

@@ -11,7 +11,7 @@ from helpers.agents.prepared_agent import Prepared
 from helpers.phones.replay import replay
 from rich.console import Console
 
-from vlm_agent.agents import Answer, Usage
+from vlm_agent.agents import Agent, Answer, Usage
 from vlm_agent.agents.agent import Diagnostics
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.datasets.sources.traces import read_trace
@@ -26,7 +26,7 @@ from vlm_agent.simulator.demonstrations import simulate_episode
 
 
 @dataclass
-class Tapper:
+class Tapper(Agent):
     """An agent that taps where the screen is brightest, and keeps count of its answers."""
 
     answers: list = field(default_factory=list)
@@ -133,7 +133,7 @@ def test_success_needs_the_goal_and_the_right_final_action(tmp_path):
 def test_with_long_screens_the_agent_sees_pages_whole_and_the_baselines_do_not(tmp_path):
     settings = Action.open_app("Settings")
 
-    class Reader:
+    class Reader(Agent):
         def act(self, goal, history, screen):
             return Answer("", (settings, Action.complete())[min(len(history), 1)])
 
@@ -150,7 +150,7 @@ def test_with_long_screens_the_agent_sees_pages_whole_and_the_baselines_do_not(t
 
 
 def test_an_agent_is_stopped_after_twice_the_experts_steps_and_a_few(tmp_path):
-    class Wanderer:
+    class Wanderer(Agent):
         def act(self, goal, history, screen):
             return Answer("swipe", Action.swipe((0.9, 0.5), (0.1 + 0.001 * len(history), 0.5)))
 

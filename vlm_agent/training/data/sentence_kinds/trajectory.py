@@ -2,9 +2,9 @@
 
 import collections
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -137,10 +137,10 @@ class TrajectoryKind(SentenceKind):
         ]
         if any(missing):
             return [], steps
-        write, sentences = self.writer(self.shards), self.run.sentences
+        write, sentences = cache(partial(self.writer(self.shards).segments, episode)), self.run.sentences
         items: list[Row] = []
         for window in self._cut(episode, write):
-            segments = write.segments(episode, window.first, window.first_supervised, window.last)
+            segments = write(window.first, window.first_supervised, window.last)
             supervised = supervised_length(segments, sentences)
             actions = sum(each.role == "action" and each.mark is not None for each in segments)
             items.append((window.first, window.first_supervised, window.last, window.tokens, supervised, actions))
@@ -153,15 +153,16 @@ class TrajectoryKind(SentenceKind):
         notes = sum(map(sentences.count, sentences.notes.learned(step.notes)))
         return screen, notes, sentences.writes(language.encode(step.action, step.screen))
 
-    def _cut(self, episode: Episode, write: "Trajectories") -> list[Window]:
-        """The sentences of an episode. Raises RecipeError for one that is too long."""
+    def _cut(self, episode: Episode, write: Callable[[int, int, int], list[Segment]]) -> list[Window]:
+        """The sentences of an episode. `write`: `Trajectories.segments` of it. Raises RecipeError for one that is too
+        long."""
 
         def length(*bounds: int) -> int:
-            return self.run.sentences.length(write.segments(episode, *bounds))
+            return self.run.sentences.length(write(*bounds))
 
         try:
             if self._is_by_step:
-                past = None if write.control == "no_history" else self.run.sentences.past
+                past = None if self.run.recipe.data.control == "no_history" else self.run.sentences.past
                 cut = single_steps(len(episode), length, past, self.longest)
             else:
                 cut = windows(len(episode), length, self.longest)
