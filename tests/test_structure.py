@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 TOOL = ROOT / "tools" / "measure_structure.py"
 
 GREATEST = {
-    "first loss: modules": 82,
+    "first loss: modules": 55,
     "first loss: lines of these functions": 3_660,
     "first verdict: modules": 80,
     "first verdict: lines of these functions": 3_890,

@@ -21,7 +21,7 @@ from shipped_weights.phone_vlm_tiny.drawn.instructed_walk import LIST_SEPARATOR
 from shipped_weights.phone_vlm_tiny.drawn.screens import DrawnScreen
 from shipped_weights.phone_vlm_tiny.drawn.words import any_word, phone_words, train_goals
 from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe, LessonRecipe, WordRecipe
-from vlm_agent.action_languages.named import NAME_SEPARATOR
+from vlm_agent.action_languages.names import NAME_SEPARATOR
 from vlm_agent.episodes import ACTION_NAMES, Action, Episode, UiElement
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import ElementSentences, nameable, place_of, tap_on

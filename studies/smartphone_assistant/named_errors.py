@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from vlm_agent.action_languages.named import NAME_SEPARATOR, spoken_name
+from vlm_agent.action_languages.names import NAME_SEPARATOR, spoken_name
 from vlm_agent.episodes import element_at
 from vlm_agent.evaluation.predictions import Prediction, read_predictions
 from vlm_agent.evaluation.scoring.strict import strictly_match

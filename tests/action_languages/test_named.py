@@ -5,7 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vlm_agent.action_languages.binned import BinnedLanguage
-from vlm_agent.action_languages.named import MAX_NAME_CHARACTERS, NamedLanguage
+from vlm_agent.action_languages.named import NamedLanguage
+from vlm_agent.action_languages.names import MAX_NAME_CHARACTERS
 from vlm_agent.episodes import Action, Screen, UiElement
 
 LANGUAGE, PLAIN, WITH_TARGETS = NamedLanguage(), BinnedLanguage(), NamedLanguage(name_swipe_targets=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vlm_agent.agents.endpoint import in_fence
+from vlm_agent.texts.lines import in_fence
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from helpers import tiny
 
-from vlm_agent.action_languages.named import NAME_SEPARATOR
+from vlm_agent.action_languages.names import NAME_SEPARATOR
 from vlm_agent.episodes import Step, UiElement
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
 from vlm_agent.sentences.elements import ITEM, ElementSentences, label_elements

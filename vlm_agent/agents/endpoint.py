@@ -13,7 +13,6 @@ The action language decodes the answer after leading and trailing white space is
 With `as_trained`, a model fine-tuned by a run is prompted with the turns of its training instead (`as_trained.py`).
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -39,13 +38,13 @@ from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import CallError, ChatEndpoint
 from vlm_agent.agents.llm.prompts import assistant, pixels_of, system, user
 from vlm_agent.agents.of_run import grey_screens_of, recipe_of, run_of, text_inputs_of, text_notes_of
-from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
+from vlm_agent.recipe.data import IN_TURNS
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences.notes import NO_REFERENCES, UsedNotes
 from vlm_agent.sentences.trajectory import TrajectorySentences
-from vlm_agent.texts.lines import one_line
+from vlm_agent.texts.lines import in_fence, one_line
 
 _TASK = (
     "You operate a phone to reach a goal. You see its screen and do one action at a time; the next screen shows what "
@@ -224,7 +223,7 @@ class EndpointSettings(AgentSettings):
     @cached_property
     def _recipe(self) -> Recipe:
         """The recipe of the run in `as_trained`. Raises UserError for a run without chat turns."""
-        return recipe_of(str(self.as_trained), VlmSettings.SENTENCES, "as_trained")
+        return recipe_of(str(self.as_trained), IN_TURNS, "as_trained")
 
     @property
     def learned_by(self) -> Path | None:
@@ -286,16 +285,3 @@ class EndpointSettings(AgentSettings):
 
     def _chat(self) -> ChatEndpoint:
         return ChatEndpoint(self.endpoint, self.model)
-
-
-_OPENING = re.compile(r"(`{3,}|~{3,})[ \t]*[\w+-]*[ \t]*\r?")
-
-
-def in_fence(text: str) -> str | None:
-    """The content of the code fence that is the whole answer; None for any other answer."""
-    first, newline, rest = text.strip().partition("\n")
-    opening = _OPENING.fullmatch(first)
-    if opening is None or not newline or not rest.endswith(opening[1]):
-        return None
-    content = rest.removesuffix(opening[1]).rstrip(" \t").removesuffix("\n").removesuffix("\r")
-    return None if opening[1] in content else content

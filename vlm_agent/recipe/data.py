@@ -27,7 +27,8 @@ class SentenceOptions:
     defaults of those whose None (all) this kind does not have. `notes`: those that `data.notes` may have. `controls`:
     whether `data.control` may be set. `no_packing`: the error for `training.batch_tokens` and `data.max_tokens`; None
     where they are allowed. `alone`: for a kind with a source of its own, the source and the only other keys.
-    `rereads`: whether a sentence has earlier steps, with the notes that were learned there.
+    `rereads`: whether a sentence has earlier steps, with the notes that were learned there. `turns`: whether a sentence
+    is the turns of a chat, which a server can answer too.
     """
 
     keys: tuple[str, ...] = ()
@@ -37,16 +38,21 @@ class SentenceOptions:
     no_packing: str | None = None
     alone: tuple[str, ...] = ()
     rereads: bool = False
+    turns: bool = False
 
 
 SENTENCES: dict[str, SentenceOptions] = {
     "trajectory": SentenceOptions(
-        keys=("history", "past_screens", "max_note_tokens", "references"), notes=tuple(NOTES), rereads=True
+        keys=("history", "past_screens", "max_note_tokens", "references"),
+        notes=tuple(NOTES),
+        rereads=True,
+        turns=True,
     ),
     "elements": SentenceOptions(
         controls=False,
         no_packing="the lengths of sentences of elements are unknown in advance; give training.batch_size in place of "
         "training.batch_tokens and data.max_tokens",
+        turns=True,
     ),
     "chain_of_actions": SentenceOptions(
         keys=(
@@ -65,6 +71,8 @@ SENTENCES: dict[str, SentenceOptions] = {
     ),
 }
 """The kinds of sentences by their name in `data.sentences`; `training/data/sentence_kinds/` builds them."""
+
+IN_TURNS = tuple(name for name, options in SENTENCES.items() if options.turns)
 
 
 AllOrNumber = Annotated[NonNegativeInt | None, BeforeValidator(lambda value: None if value == "all" else value)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vlm_agent.action_languages.named import NAME_SEPARATOR, is_name
+from vlm_agent.action_languages.names import NAME_SEPARATOR, is_name
 from vlm_agent.episodes import ACTION_NAMES, Action, Step, UiElement
 from vlm_agent.sentences import IGNORED, NO_ACTION, Sentence
 from vlm_agent.sentences.segments import USER, Segment, texts

@@ -27,7 +27,7 @@ from functools import cached_property
 from typing import cast
 
 from vlm_agent.action_languages import ActionLanguage
-from vlm_agent.action_languages.named import spoken_name, touched_name
+from vlm_agent.action_languages.names import spoken_name, touched_name
 from vlm_agent.episodes import ACTION_NAMES, Action, Episode, Screen, Step
 from vlm_agent.errors import UserError
 from vlm_agent.sentences import NO_ACTION, Sentence

@@ -1,4 +1,6 @@
-"""Texts of phones and models as parts of a line in a prompt or sentence."""
+"""Texts of phones and models as parts of a line in a prompt or sentence, and answers in a code fence."""
+
+import re
 
 MOST_SHOWN = 2_000
 """Characters of a text that prompts have: later ones repeat it."""
@@ -22,3 +24,16 @@ def printable(text: str) -> str:
 def without_tags(text: str) -> str:
     """`text` with entities in place of `<` and `>`, so that it is no element beside a screen as HTML."""
     return text.translate(_TAGS)
+
+
+_OPENING = re.compile(r"(`{3,}|~{3,})[ \t]*[\w+-]*[ \t]*\r?")
+
+
+def in_fence(text: str) -> str | None:
+    """The content of the code fence that is the whole answer; None for any other answer."""
+    first, newline, rest = text.strip().partition("\n")
+    opening = _OPENING.fullmatch(first)
+    if opening is None or not newline or not rest.endswith(opening[1]):
+        return None
+    content = rest.removesuffix(opening[1]).rstrip(" \t").removesuffix("\n").removesuffix("\r")
+    return None if opening[1] in content else content

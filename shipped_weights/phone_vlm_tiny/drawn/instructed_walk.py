@@ -14,7 +14,7 @@ from shipped_weights.phone_vlm_tiny.drawn.screens import sample_size
 from shipped_weights.phone_vlm_tiny.drawn.words import any_word, word_in_no_text
 from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe, InstructedWalkRecipe
 from shipped_weights.screens.styles import sample_style
-from vlm_agent.action_languages.named import is_name
+from vlm_agent.action_languages.names import is_name
 from vlm_agent.episodes import Action, Episode, Step, UiElement, element_at
 from vlm_agent.simulator.drawing.canvas import Canvas, Target
 from vlm_agent.simulator.expert import jittered_swipe, jittered_tap

@@ -17,7 +17,7 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.shards.schema import ALL_BUT_PIXELS, from_row
 from vlm_agent.datasets.shards.writer import ShardWriter
 from vlm_agent.datasets.sources.aitw import encode_step, parse_step, write_episodes
-from vlm_agent.datasets.sources.aitz import NOTE_KEYS
+from vlm_agent.datasets.sources.checks import NOTE_KEYS
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import DatasetError
 

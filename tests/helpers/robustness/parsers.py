@@ -8,10 +8,9 @@ from helpers.data.notes import headed, row
 
 from vlm_agent.action_languages import LANGUAGES
 from vlm_agent.action_languages.coat import predicted_box, predicted_type
-from vlm_agent.action_languages.named import spoken_name
+from vlm_agent.action_languages.names import spoken_name
 from vlm_agent.agents.coat.agent import CoatAgent
 from vlm_agent.agents.dynamic_planning.reading import read_description, read_verdict, split_thought, without_label
-from vlm_agent.agents.endpoint import in_fence
 from vlm_agent.agents.examples import table as published
 from vlm_agent.agents.examples.store import checked
 from vlm_agent.agents.llm.completion import after_reasoning, read_completion, refused_parameters
@@ -31,7 +30,7 @@ from vlm_agent.files.console import neutral
 from vlm_agent.screens.describe import plain
 from vlm_agent.sentences.html import screen_html
 from vlm_agent.sentences.notes import as_line, from_line
-from vlm_agent.texts.lines import one_line, printable, without_tags
+from vlm_agent.texts.lines import in_fence, one_line, printable, without_tags
 from vlm_agent.texts.phone import pieces, screen_text
 from vlm_agent.texts.secrets import Focus, Secrets, mask_cards, names_secret
 

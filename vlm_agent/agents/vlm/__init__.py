@@ -7,6 +7,7 @@ from pydantic import PositiveInt
 
 from vlm_agent.agents.agent import Agent
 from vlm_agent.agents.of_run import RunSettings
+from vlm_agent.recipe.data import IN_TURNS
 
 BATCH_TOKENS = 8192
 
@@ -14,7 +15,7 @@ BATCH_TOKENS = 8192
 class VlmSettings(RunSettings):
     """`batch_tokens`: tokens per forward pass, padding included; rounding depends on it."""
 
-    SENTENCES: ClassVar[tuple[str, ...]] = ("trajectory", "elements")
+    SENTENCES: ClassVar[tuple[str, ...]] = IN_TURNS
 
     agent: str = "vlm"
     batch_tokens: PositiveInt = BATCH_TOKENS

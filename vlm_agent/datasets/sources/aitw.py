@@ -7,7 +7,7 @@ element: y x h w), `image/ui_annotations_{text,ui_types}`, `results/{action_type
 that the action's type does not use (the points of a key press, the text of a tap) are not read. The subset is not in
 the record but in the name of the file.
 
-Notes (`Step.notes`) are optional, and the published AITW has none: bytes under AitZ's keys (`aitz.NOTE_KEYS`), a plan
+Notes (`Step.notes`) are optional, and the published AITW has none: bytes under AitZ's keys (`checks.NOTE_KEYS`), a plan
 as `plan_lines`, bytes for each line, and its immediate step as `plan_step`.
 """
 
@@ -21,7 +21,6 @@ import numpy as np
 from vlm_agent.datasets.formats.tf_example import ExampleError, Feature, encode_example, parse_example
 from vlm_agent.datasets.formats.tfrecord import Record, read_records, write_records
 from vlm_agent.datasets.sources import BadRecord, EpisodeStep, Input, Source, checks
-from vlm_agent.datasets.sources.aitz import NOTE_KEYS
 from vlm_agent.episodes import Action, Episode, Step, UiElement
 from vlm_agent.errors import DatasetError
 from vlm_agent.files.hashing import HashedFile, HashedFiles
@@ -121,7 +120,7 @@ _KINDS = {
     "results/yx_touch": "float",
     "step_id": "int64",
 }
-_NOTES = NOTE_KEYS | {"step": "plan_step"}
+_NOTES = checks.NOTE_KEYS | {"step": "plan_step"}
 """Name of a note → its field in enriched files. The lines of a plan are a list."""
 
 _PLAN = "plan_lines"

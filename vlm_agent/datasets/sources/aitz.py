@@ -33,15 +33,6 @@ from vlm_agent.files.hashing import HashedFiles
 
 SUBSETS = ("general", "google_apps", "install", "single", "web_shopping")
 
-NOTE_KEYS = {
-    "screen": "coat_screen_desc",
-    "think": "coat_action_think",
-    "action": "coat_action_desc",
-    "result": "coat_action_result",
-}
-"""Name of a note of CoAT → its key in Android in the Zoo, and in our records of AITW."""
-
-
 _NAME = re.compile(rf"({'|'.join(subset.upper() for subset in SUBSETS)})-[\w-]+\.json")
 
 _REQUIRED = (
@@ -144,7 +135,7 @@ def _parse_step(item: JsonItem, path: Path, subset: str, split: str | None) -> E
     length = fields.integer("episode_length")
     checks.check_position(episode_id, step_id, length)
     action, moved_points = checks.read_action(fields, _ACTION)
-    notes = {name: fields.string(key) for name, key in NOTE_KEYS.items() if key in fields}
+    notes = {name: fields.string(key) for name, key in checks.NOTE_KEYS.items() if key in fields}
     screen = checks.read_screen(checks.beside(path, fields.string("image_path")))
     return EpisodeStep(
         file=path,

@@ -37,6 +37,14 @@ the width of a bin of the default action language, and a quarter of the distance
 Points further away are in other units, or damaged.
 """
 
+NOTE_KEYS = {
+    "screen": "coat_screen_desc",
+    "think": "coat_action_think",
+    "action": "coat_action_desc",
+    "result": "coat_action_result",
+}
+"""Name of a note → its key in Android in the Zoo, and in our records of AITW."""
+
 AITW_KINDS = tuple(kind for kind in ActionKind if kind.is_in_aitw)
 
 _SUBSET = re.compile(r"\w[\w .+-]{0,99}")

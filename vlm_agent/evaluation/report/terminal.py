@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from vlm_agent.action_languages import ActionLanguage
-from vlm_agent.agents.endpoint import in_fence
 from vlm_agent.episodes import Screen
 from vlm_agent.evaluation.predictions import COST_FORMS, Prediction
 from vlm_agent.evaluation.scoring.aitz.metrics import MEASURES
@@ -20,6 +19,7 @@ from vlm_agent.evaluation.scoring.measures import SHARES
 from vlm_agent.evaluation.scoring.metrics import OVERALL, UNPARSED, headline, shown_sets
 from vlm_agent.files.console import new_table
 from vlm_agent.files.pages import words
+from vlm_agent.texts.lines import in_fence
 
 
 def comparison_table(runs: Mapping[str, Mapping], title: str = "") -> Table:
