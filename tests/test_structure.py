@@ -12,13 +12,10 @@ TOOL = ROOT / "tools" / "measure_structure.py"
 
 GREATEST = {
     "first loss: modules": 55,
-    "first loss: lines of these functions": 3_660,
-    "first verdict: modules": 80,
-    "first verdict: lines of these functions": 3_890,
-    "modules that name CoAT": 43,
-    "modules that name plans of D-PoT": 59,
-    "lines of the spine": 60_820,
-    "options of evaluate": 26,
+    "first loss: lines of these functions": 3_570,
+    "first verdict: modules": 63,
+    "first verdict: lines of these functions": 3_740,
+    "lines of the spine": 58_550,
 }
 """Figure → its greatest accepted value, where that is above the goal. Only lower it."""
 

@@ -177,9 +177,9 @@ def test_a_damaged_screen_is_an_error_that_names_episode_and_step(shards, tmp_pa
         return image[: len(image) // 2] if damage == "half" else b""
 
     dataset = ShardDataset(shards)
-    row = dataset._read(1, None)
+    row = dataset.row(1)
     row["steps"][2]["screenshot"]["bytes"] = damaged(row["steps"][2]["screenshot"]["bytes"])
-    dataset._read = lambda index, columns: row
+    dataset.row = lambda index, columns=None: row
     with pytest.raises(DatasetError, match=f"{shards}: episode {dataset.ids[1]}, step 2: the screen cannot be decoded"):
         load_episode(dataset, lambda pixels: pixels, 1)
 
