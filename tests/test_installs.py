@@ -79,7 +79,8 @@ def test_without_extras_everything_from_data_to_a_tapped_phone_runs(wheel, tmp_p
     assert "not reached" in run(command, tmp_path, *act, "--trace", "trace", status=1)
     write_gguf_header(tmp_path / "weights/llama.gguf")
     for words, extra in ASKING:
-        assert f"pip install '{wheel}[{extra}]'" in run(command, tmp_path, *words, status=1), words
+        line = run(command, tmp_path, *words, status=1).partition("pip install ")[2]
+        assert line and all(asked.name in line for asked in EXTRAS[extra]), words
 
 
 def test_the_lowest_releases_of_the_ranges_work_together(wheel, tmp_path):
