@@ -1,5 +1,7 @@
 """What a batch brings from the host changes no number: the same losses and gradients, bit for bit, without it."""
 
+from operator import itemgetter
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,6 @@ from helpers import tiny
 from helpers.models import families, tiny_qwen
 from torch.utils.data import DataLoader
 
-from vlm_agent.training.data.stream import only_row
 from vlm_agent.training.loop.validation import Validation
 
 SIZES = [(64, 32), (50, 40), (40, 64)]
@@ -67,7 +68,7 @@ def test_deepstack_by_index_equals_transformers_by_mask():
 def test_a_batch_survives_loader_workers_and_bounds_stay_on_the_host(name):
     family = families.shared(name)
     row = row_of(family)
-    (loaded,) = DataLoader([row], batch_size=1, collate_fn=only_row, num_workers=1)
+    (loaded,) = DataLoader([row], batch_size=1, collate_fn=itemgetter(0), num_workers=1)
     moved = send_to_device(loaded, torch.device("cpu"), non_blocking=True)
     assert isinstance(moved["cu_seqlens"], np.ndarray)
     assert moved["cu_seqlens"].tolist() == row["cu_seqlens"].tolist()

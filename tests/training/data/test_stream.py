@@ -3,6 +3,7 @@
 import itertools
 import multiprocessing
 import pickle
+from operator import itemgetter
 
 import numpy as np
 import pytest
@@ -27,7 +28,6 @@ from vlm_agent.training.data.stream import (
     RowSize,
     RowStream,
     chosen_episodes,
-    only_row,
 )
 
 WORDS = tiny.tokenizer()
@@ -189,7 +189,7 @@ def test_worker_processes_yield_the_same_rows(shards, make):
     stream = make(shards, total=6)
     workers = {"num_workers": 2, "multiprocessing_context": multiprocessing.get_context("fork")}
     alone, together = (
-        list(DataLoader(stream, batch_size=1, collate_fn=only_row, **options)) for options in ({}, workers)
+        list(DataLoader(stream, batch_size=1, collate_fn=itemgetter(0), **options)) for options in ({}, workers)
     )
     assert len(alone) == len(together) == 6
     assert all(same(a, b) for a, b in zip(alone, together, strict=True))

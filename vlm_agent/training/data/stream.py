@@ -166,9 +166,3 @@ class RowStream(Dataset):
             self.sentence(self.order.items[item], random.Random(f"{self.order.seed}/{place}"))  # noqa: S311 (no secret)
             for item, place in self.order.row(number)
         ]
-
-
-def only_row(rows: list[dict]) -> dict:
-    """Collate function of a loader with batches of one row."""
-    (row,) = rows
-    return row
