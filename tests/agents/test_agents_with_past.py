@@ -18,7 +18,7 @@ from vlm_agent.models.build import load_sentences
 from vlm_agent.models.run_layout import MODEL_FOLDER
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.sentences import SCREEN_TOKEN
-from vlm_agent.sentences.windows import Past
+from vlm_agent.sentences.windows import EarlierSteps
 
 WORDS = tiny.tokenizer()
 EPISODES = [with_texts(tiny.episode(0)), with_texts(tiny.episode(1, tiny.ACTIONS[::-1]))]
@@ -29,20 +29,20 @@ def model():
     """Trained on the steps of one episode, so that some of its answers agree with the demonstration."""
     family = families.family("llama_vit")
     model = family.model.train()
-    writer = replace(family.sentences, past=Past(1))
+    writer = replace(family.sentences, past=EarlierSteps(1))
     batch = family.row(*(writer.build_step(EPISODES[0], number) for number in range(len(EPISODES[0]))))
     families.fit(model, batch, 40)
     model.language_model.set_attn_implementation("sdpa")
     return model.eval()
 
 
-def agent(model, past: Past, with_notes: bool = False, **options) -> VlmAgent:
+def agent(model, past: EarlierSteps, with_notes: bool = False, **options) -> VlmAgent:
     changed = {"notes": lines(ALL, max_tokens=20)} if with_notes else {}
     return VlmAgent(model, WORDS, replace(tiny.sentences(WORDS), past=past, **changed), **options)
 
 
 @pytest.mark.parametrize("control", [None, "no_history", "grey_screens"])
-@pytest.mark.parametrize("past", [Past(0), Past(0, 0), Past(1), Past(2, 1)], ids=str)
+@pytest.mark.parametrize("past", [EarlierSteps(0), EarlierSteps(0, 0), EarlierSteps(1), EarlierSteps(2, 1)], ids=str)
 def test_batched_steps_answer_as_each_step_alone(model, past, control):
     for with_notes in (False, True):
         one = agent(model, past, with_notes)
@@ -51,20 +51,20 @@ def test_batched_steps_answer_as_each_step_alone(model, past, control):
 
 
 def test_a_trained_agent_answers_each_step(model):
-    (answers,) = agent(model, Past(1)).answer_episodes(EPISODES[:1])
+    (answers,) = agent(model, EarlierSteps(1)).answer_episodes(EPISODES[:1])
     assert [answer.action for answer in answers] == [step.action for step in EPISODES[0].steps]
     assert all(answer.usage.from_prefill for answer in answers)
 
 
 def test_constrained_steps_are_actions_and_equal_each_step_alone(model):
-    one = agent(model, Past(1), constrained=True)
+    one = agent(model, EarlierSteps(1), constrained=True)
     constrained = one.answer_episodes(EPISODES)
     assert constrained == answer_step_by_step(one, EPISODES)
     assert all(answer.action is not None for answers in constrained for answer in answers)
 
 
 def test_screens_before_the_last_ones_change_nothing(model):
-    one, episode = agent(model, Past(1)), EPISODES[0]
+    one, episode = agent(model, EarlierSteps(1)), EPISODES[0]
     last = len(episode) - 1
     hidden = [
         replace(step, screenshot=np.zeros_like(step.screenshot)) if n < last - 1 else step
@@ -75,7 +75,7 @@ def test_screens_before_the_last_ones_change_nothing(model):
 
 
 def test_the_tokens_read_do_not_grow_with_screens(model):
-    few, many = (agent(model, Past(screens)).answer_episode(EPISODES[0]) for screens in (0, 9))
+    few, many = (agent(model, EarlierSteps(screens)).answer_episode(EPISODES[0]) for screens in (0, 9))
     for number, (one, other) in enumerate(zip(few, many, strict=True)):
         assert (one.usage.tokens_read < other.usage.tokens_read) == (number > 0)
 
@@ -85,7 +85,7 @@ def run(tmp_path_factory):
     return served_qwen.write_merged_run(tmp_path_factory.mktemp("run"))
 
 
-@pytest.mark.parametrize("past", [Past(0), Past(2, 1)], ids=str)
+@pytest.mark.parametrize("past", [EarlierSteps(0), EarlierSteps(2, 1)], ids=str)
 def test_a_servers_prompt_has_the_tokens_of_training(run, past):
     server = served_qwen.Server(run.parent / "merged" / MODEL_FOLDER)
     sentences = load_sentences(run, tiny.LANGUAGE, DataRecipe(past_screens=past.screens, history=past.words))

@@ -17,7 +17,7 @@ from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.episodes import Screen, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.run import Recipe
-from vlm_agent.sentences.windows import Past
+from vlm_agent.sentences.windows import EarlierSteps
 
 WORDS = tiny.tokenizer()
 EPISODES = [with_plans(with_texts(tiny.episode(0))), with_plans(with_texts(tiny.episode(1, tiny.ACTIONS[::-1])))]
@@ -27,7 +27,7 @@ def trained(form: str):
     """Trained on the steps of one episode, so that some of its answers agree with the demonstration."""
     family = families.family("llama_vit")
     model = family.model.train()
-    writer = replace(family.sentences, notes=lines(FORMS[form], 30), past=Past(0))
+    writer = replace(family.sentences, notes=lines(FORMS[form], 30), past=EarlierSteps(0))
     batch = family.row(*(writer.build_step(EPISODES[0], number) for number in range(len(EPISODES[0]))))
     families.fit(model, batch, 60)
     model.language_model.set_attn_implementation("sdpa")
@@ -46,7 +46,7 @@ def static():
 
 def agent(model, form: str, screens: int = 0, thoughts: tuple[str, ...] = (), **options) -> VlmAgent:
     notes = lines(FORMS[form] | dict.fromkeys(thoughts, "learned"), 40 if thoughts else 30)
-    writer = replace(tiny.sentences(WORDS), notes=notes, past=Past(screens))
+    writer = replace(tiny.sentences(WORDS), notes=notes, past=EarlierSteps(screens))
     return VlmAgent(model, WORDS, writer, **options)
 
 

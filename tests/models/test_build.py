@@ -29,7 +29,7 @@ from vlm_agent.models.family import processor_of
 from vlm_agent.models.llama_vit.model import LlamaViT
 from vlm_agent.models.pretrained import configuration
 from vlm_agent.models.qwen_vl.family import MIN_PIXELS
-from vlm_agent.recipe.model import ModelRecipe, Source
+from vlm_agent.recipe.model import ModelRecipe, WeightsSource
 
 VIT = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "patch_size": 8}
 WORDS = tiny.tokenizer()
@@ -191,7 +191,7 @@ def test_a_folder_without_weights_is_refused(checkpoints, tmp_path):
 )
 def test_a_misspelt_key_of_a_sub_model_is_refused_with_the_nearest(config, reason):
     with pytest.raises(CheckpointError, match=reason):
-        configuration(Source(config=config), "language_model")
+        configuration(WeightsSource(config=config), "language_model")
 
 
 every_family = pytest.mark.parametrize("family", tiny_qwen.FAMILIES)

@@ -16,7 +16,7 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.models.build import load
 from vlm_agent.models.pretrained import vision_tower
 from vlm_agent.models.run_layout import base_folder
-from vlm_agent.recipe.model import Source
+from vlm_agent.recipe.model import WeightsSource
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"4d" * 32 + b"\nsize 3982638456\n"
 
@@ -136,7 +136,7 @@ def test_a_layer_of_a_vision_tower_that_a_configuration_leaves_out_is_refused_an
     path = folder / "vision/model.safetensors"
     weights = load_file(path)
     save_file(weights | {"classifier.weight": next(iter(weights.values())).clone()}, path, {"format": "pt"})
-    source = Source(checkpoint=str(folder / "vision"))
+    source = WeightsSource(checkpoint=str(folder / "vision"))
     vision_tower(source)
     further = {name.replace("layers.0", "layers.7"): tensor for name, tensor in weights.items()}
     save_file({name: tensor.clone() for name, tensor in (weights | further).items()}, path, {"format": "pt"})

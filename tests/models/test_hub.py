@@ -13,7 +13,7 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.models import hub
 from vlm_agent.models.build import build_tokenizer
 from vlm_agent.models.pretrained import source_configuration
-from vlm_agent.recipe.model import ModelRecipe, Source
+from vlm_agent.recipe.model import ModelRecipe, WeightsSource
 
 NAME = "nobody/no-such-model"
 
@@ -75,7 +75,7 @@ def test_without_a_connection_a_name_fails_after_one_request_for_all_its_parts(e
     with listening() as (url, connections):
         endpoint(url)
         with pytest.raises(CheckpointError, match="cannot be loaded: We couldn't connect to"):
-            source_configuration(Source(checkpoint=NAME))
+            source_configuration(WeightsSource(checkpoint=NAME))
         with pytest.raises(CheckpointError, match="cannot be loaded"):
             build_tokenizer(ModelRecipe(vlm={"checkpoint": NAME}), None)
     assert len(connections) == 1
@@ -89,7 +89,7 @@ def test_without_a_connection_a_name_is_read_from_the_cache(endpoint, tmp_path):
     published(folder / "snapshots" / ("0" * 40))
     with listening() as (url, connections):
         endpoint(url)
-        assert source_configuration(Source(checkpoint=NAME)).model_type == "qwen2_5_vl"
+        assert source_configuration(WeightsSource(checkpoint=NAME)).model_type == "qwen2_5_vl"
     assert len(connections) == 1
 
 
@@ -97,7 +97,7 @@ def test_a_server_that_answers_is_asked_for_the_files(endpoint):
     with listening(NOT_FOUND) as (url, connections):
         endpoint(url)
         with pytest.raises(CheckpointError, match="is not a local folder"):
-            source_configuration(Source(checkpoint=NAME))
+            source_configuration(WeightsSource(checkpoint=NAME))
     assert len(connections) > 1
     assert not huggingface_hub.constants.is_offline_mode()
 
@@ -106,5 +106,5 @@ def test_a_folder_needs_no_connection(endpoint, tmp_path):
     published(tmp_path / "model")
     with listening() as (url, connections):
         endpoint(url)
-        source_configuration(Source(checkpoint=str(tmp_path / "model")))
+        source_configuration(WeightsSource(checkpoint=str(tmp_path / "model")))
     assert not connections

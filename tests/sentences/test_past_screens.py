@@ -12,7 +12,7 @@ from vlm_agent.models.qwen_vl.model import CHAT_TURNS
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence
-from vlm_agent.sentences.windows import Past
+from vlm_agent.sentences.windows import EarlierSteps
 
 WORDS = tiny.tokenizer()
 EPISODE = with_texts(tiny.episode(1, tiny.ACTIONS[::-1] + tiny.ACTIONS))
@@ -20,7 +20,7 @@ ACTIONS = [tiny.LANGUAGE.encode(step.action) for step in EPISODE.steps]
 
 
 def sentences(screens: int, words: int | None = None, **changed):
-    return replace(tiny.sentences(WORDS), past=Past(screens, words), **changed)
+    return replace(tiny.sentences(WORDS), past=EarlierSteps(screens, words), **changed)
 
 
 def text_of(sentence: Sentence) -> str:

@@ -14,7 +14,7 @@ from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences import IGNORED, ROLES, Sentence
 from vlm_agent.sentences.notes import as_line, from_line
-from vlm_agent.sentences.windows import Past
+from vlm_agent.sentences.windows import EarlierSteps
 
 WORDS = tiny.tokenizer()
 EPISODE = with_plans(with_texts(tiny.episode()))
@@ -24,7 +24,7 @@ every_form = pytest.mark.parametrize("form", FORMS)
 
 
 def sentences(form: dict, screens: int | None = 0, may_miss: bool = False):
-    past = None if screens is None else Past(screens)
+    past = None if screens is None else EarlierSteps(screens)
     return replace(tiny.sentences(WORDS), notes=lines(form, may_miss=may_miss), past=past)
 
 

@@ -22,7 +22,7 @@ from vlm_agent.sentences.segments import supervised_length
 from vlm_agent.sentences.steps import StepSentences, TooLongError
 from vlm_agent.sentences.templates import HTML_TURNS, PLAIN
 from vlm_agent.sentences.trajectory import TrajectorySentences
-from vlm_agent.sentences.windows import Past
+from vlm_agent.sentences.windows import EarlierSteps
 from vlm_agent.training.data.chats.reading import Chat
 from vlm_agent.training.data.chats.sentences import ChatSentences, with_turns
 from vlm_agent.training.data.sentence_kinds.trajectory import Trajectories
@@ -99,7 +99,7 @@ thorough = settings(max_examples=15, deadline=None, suppress_health_check=[Healt
     episodes(),
     st.sampled_from(list(ROWS)),
     st.sampled_from(list(FORMS)),
-    st.sampled_from([None, Past(0), Past(1, 1), Past(2)]),
+    st.sampled_from([None, EarlierSteps(0), EarlierSteps(1, 1), EarlierSteps(2)]),
     st.sampled_from([None, "no_history", "shuffled_results"]),
 )
 def test_the_length_of_a_trajectory_is_known_without_pixels(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vlm_agent.sentences.windows import Past, TooLongError, Window, single_steps
+from vlm_agent.sentences.windows import EarlierSteps, TooLongError, Window, single_steps
 from vlm_agent.sentences.windows import windows as cut
 
 STEPS = st.lists(st.integers(1, 40), min_size=1, max_size=30)
@@ -108,7 +108,7 @@ def test_a_single_step_over_the_budget_is_an_error():
 
 
 def test_a_step_after_its_past_may_fill_the_budget():
-    past, length = Past(screens=1, words=1), length_of(10, [5, 5, 7])
+    past, length = EarlierSteps(screens=1, words=1), length_of(10, [5, 5, 7])
     found = single_steps(3, length, past, 22)
     assert [(window.first, window.first_supervised, window.tokens) for window in found] == [
         (0, 0, 15),

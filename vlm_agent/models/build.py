@@ -30,7 +30,7 @@ from vlm_agent.models.weights.precision import to_dtype
 from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.models.word_tokenizer import build_word_tokenizer
 from vlm_agent.recipe.data import DataRecipe
-from vlm_agent.recipe.model import ModelRecipe, Source
+from vlm_agent.recipe.model import ModelRecipe, WeightsSource
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -118,7 +118,7 @@ def build_tokenizer(recipe: ModelRecipe, vocabulary: Vocabulary) -> PreTrainedTo
         return load_tokenizer(source.location, name, **hub_options(source))
 
 
-def _check_tokenizer_files(source: Source, key: str) -> None:
+def _check_tokenizer_files(source: WeightsSource, key: str) -> None:
     """Raises CheckpointError for a folder without a tokenizer, for which transformers may build an empty one."""
     folder = Path(source.location)
     if source.gguf_file is not None or not folder.is_dir():

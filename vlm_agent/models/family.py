@@ -29,7 +29,7 @@ from vlm_agent.models.pretrained import (
 )
 from vlm_agent.models.weights.adapters import parts_of, without_adapter
 from vlm_agent.recipe.data import DataRecipe
-from vlm_agent.recipe.model import ModelRecipe, Source
+from vlm_agent.recipe.model import ModelRecipe, WeightsSource
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import ScreenRule
 from vlm_agent.sentences.notes import NoteLines
@@ -208,7 +208,7 @@ def family_of_recipe(recipe: ModelRecipe) -> ModelFamily:
     """The family of a recipe without `base`. Raises CheckpointError if its configuration cannot be loaded or belongs to
     no family."""
     if recipe.is_text:
-        return _text_family(cast("Source", recipe.language_model))
+        return _text_family(cast("WeightsSource", recipe.language_model))
     if recipe.origin in FAMILY_OF_ORIGIN:
         return family(FAMILY_OF_ORIGIN[recipe.origin])
     source = source_of(recipe)
@@ -231,7 +231,7 @@ def _with_vision(model_type: str | None) -> ModelFamily:
     return family(model_type, "model.vlm")
 
 
-def _text_family(source: Source) -> ModelFamily:
+def _text_family(source: WeightsSource) -> ModelFamily:
     model_type = source_configuration(source, "language_model").model_type
     if model_type not in TEXT_FAMILIES:
         raise CheckpointError(
@@ -271,7 +271,7 @@ def decoder_of(model: PreTrainedModel | PeftModel) -> Decoder:
     return family_of(base.config).decoder(base)
 
 
-def saved_model_type(source: Source, key: str) -> str | None:
+def saved_model_type(source: WeightsSource, key: str) -> str | None:
     """The `model_type` of a checkpoint. `key`: the recipe's key of it. Raises CheckpointError if it cannot be read."""
     with explain_load_errors(source, key):
         return _saved_model_type(source.location, **hub_options(source))
@@ -284,7 +284,7 @@ def _saved_model_type(checkpoint: str | Path, **options: str) -> str | None:
     return content.get("model_type")
 
 
-def source_of(recipe: ModelRecipe) -> Source:
+def source_of(recipe: ModelRecipe) -> WeightsSource:
     """The source of a whole model."""
     assert recipe.vlm is not None  # noqa: S101 (composed families override the callers)
     return recipe.vlm

@@ -12,13 +12,13 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.files import read_json
 from vlm_agent.files.weight_files import INDEX, WEIGHTS
 from vlm_agent.models.proxies import usable_proxy
-from vlm_agent.recipe.model import Source
+from vlm_agent.recipe.model import WeightsSource
 
 CONFIG = "config.json"
 _SECONDS = 5.0
 
 
-def settle_connection(source: Source) -> None:
+def settle_connection(source: WeightsSource) -> None:
     """For a source that is a name and not a path: if the hub cannot be reached, only its cache is read from then on.
 
     huggingface_hub repeats a request without a connection for half a minute, with two lines for each attempt. A server
@@ -29,7 +29,7 @@ def settle_connection(source: Source) -> None:
         constants.HF_HUB_OFFLINE = True
 
 
-def check_files(source: Source, key: str) -> None:
+def check_files(source: WeightsSource, key: str) -> None:
     """Raises CheckpointError if configuration or weights of a checkpoint are not in its folder or, without a connection
     to the hub, in the cache. `key`: the recipe's key of it. No weights are read."""
     if source.checkpoint is None:
@@ -60,7 +60,7 @@ def is_hub_name(location: str) -> bool:
     return True
 
 
-def _missing_file(source: Source) -> str | None:
+def _missing_file(source: WeightsSource) -> str | None:
     wanted = [WEIGHTS] if source.gguf_file is None else [source.gguf_file]
     if source.gguf_file is None:
         if _file_of(source, CONFIG) is None:
@@ -71,7 +71,7 @@ def _missing_file(source: Source) -> str | None:
     return next((name for name in wanted if _file_of(source, name) is None), None)
 
 
-def _file_of(source: Source, name: str) -> Path | None:
+def _file_of(source: WeightsSource, name: str) -> Path | None:
     if (folder := Path(source.location)).is_dir():
         return folder / name if (folder / name).is_file() else None
     return cached_path(source.location, name, source.revision)

@@ -26,12 +26,12 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.files.installation import install_line
 from vlm_agent.files.weight_files import check_file, check_folder, refuse_missing_folder
 from vlm_agent.models.hub import CONFIG, cached_path, settle_connection
-from vlm_agent.recipe.model import Source
+from vlm_agent.recipe.model import WeightsSource
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 
 
-def source_configuration(source: Source, key: str = "vlm", **overrides: Any) -> PretrainedConfig:
+def source_configuration(source: WeightsSource, key: str = "vlm", **overrides: Any) -> PretrainedConfig:
     """The configuration of a source, without reading weights. `key`: the recipe's key of the source. `overrides`: keys
     that replace those of a source with random weights. Raises CheckpointError if it cannot be loaded."""
     if source.config is not None:
@@ -76,7 +76,7 @@ def reason_of(error: Exception) -> str:
 
 
 def whole_model(
-    model_class: type[Model], source: Source, config: PretrainedConfig, dtype: str, key: str = "vlm"
+    model_class: type[Model], source: WeightsSource, config: PretrainedConfig, dtype: str, key: str = "vlm"
 ) -> Model:
     """The model of a source. `config` replaces the configuration of a checkpoint. `key`: the recipe's key of it."""
     if source.config is not None:
@@ -135,7 +135,9 @@ def _surplus(unexpected: Sequence[str], model: PreTrainedModel, whole: bool) -> 
 _DIGITS = re.compile(r"\d+")
 
 
-def language_model(source: Source, vocabulary: int, dtype: torch.dtype, model_class: Any = None) -> PreTrainedModel:
+def language_model(
+    source: WeightsSource, vocabulary: int, dtype: torch.dtype, model_class: Any = None
+) -> PreTrainedModel:
     """In `dtype` if read from safetensors (7 B weights are 27 GB in float32), else in float32. `model_class`: of a
     model read from GGUF; None: transformers' own."""
     if source.config is not None:
@@ -158,12 +160,12 @@ def language_model(source: Source, vocabulary: int, dtype: torch.dtype, model_cl
     return fresh
 
 
-def vision_configuration(source: Source) -> PretrainedConfig:
+def vision_configuration(source: WeightsSource) -> PretrainedConfig:
     config = source_configuration(source, "vision")
     return config if source.config is not None else getattr(config, "vision_config", config)
 
 
-def vision_tower(source: Source) -> PreTrainedModel:
+def vision_tower(source: WeightsSource) -> PreTrainedModel:
     """Float32."""
     if source.config is not None:
         with explain_missing_extras("vision"):
@@ -181,7 +183,7 @@ def vision_tower(source: Source) -> PreTrainedModel:
     return getattr(model, "vision_model", model)  # CLIP and SigLIP include a text tower
 
 
-def configuration(source: Source, part: str, **overrides: Any) -> PretrainedConfig:
+def configuration(source: WeightsSource, part: str, **overrides: Any) -> PretrainedConfig:
     """transformers' configuration of a part with random weights.
 
     Raises CheckpointError for an unknown key, which transformers would silently ignore, and for a value of another type
@@ -231,7 +233,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return difflib.get_close_matches(word, list(known), n=1, cutoff=0)[0]
 
 
-def hub_options(source: Source) -> dict[str, Any]:
+def hub_options(source: WeightsSource) -> dict[str, Any]:
     """The keyword arguments of `from_pretrained` that say which files of a checkpoint are read.
 
     Raises CheckpointError for a revision of a folder, which transformers would ignore.
@@ -271,7 +273,7 @@ def _problem_of_extra(error: Exception) -> str | None:
 
 
 @contextmanager
-def explain_load_errors(source: Source, key: str, weights: bool = True) -> Iterator[None]:
+def explain_load_errors(source: WeightsSource, key: str, weights: bool = True) -> Iterator[None]:
     """Raises CheckpointError in place of transformers' errors, for a missing folder, a damaged file, an unknown or
     gated name, a lost connection or a folder without safetensors.
 
@@ -293,11 +295,11 @@ def explain_load_errors(source: Source, key: str, weights: bool = True) -> Itera
         raise CheckpointError(f"{name} cannot be loaded: {reason}{_advice(source, key, reason)}") from error
 
 
-def _name(source: Source, key: str) -> str:
+def _name(source: WeightsSource, key: str) -> str:
     return f"model.{key}.checkpoint {source.checkpoint!r}"
 
 
-def _check(source: Source, folder: Path, name: str, weights: bool) -> None:
+def _check(source: WeightsSource, folder: Path, name: str, weights: bool) -> None:
     """Raises CheckpointError for a damaged file of the source in `folder`."""
     try:
         if source.gguf_file is None:
@@ -308,13 +310,13 @@ def _check(source: Source, folder: Path, name: str, weights: bool) -> None:
         raise CheckpointError(f"{name}: {error}") from None
 
 
-def _cached_folder(source: Source) -> Path | None:
+def _cached_folder(source: WeightsSource) -> Path | None:
     """The files of a name on the hub that were downloaded."""
     config = None if Path(source.location).is_dir() else cached_path(source.location, CONFIG, source.revision)
     return None if config is None else config.parent
 
 
-def _advice(source: Source, key: str, reason: str) -> str:
+def _advice(source: WeightsSource, key: str, reason: str) -> str:
     """What to do about a checkpoint that cannot be loaded and has no damaged file."""
     folder = Path(source.location)
     if not folder.is_dir() or "gated" in reason:

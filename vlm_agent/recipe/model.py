@@ -16,7 +16,7 @@ HUB_NAME = r"^[A-Za-z0-9_](?:[\w.-]*/[A-Za-z0-9_])?[\w.-]*$"
 """A name on huggingface.co: NAME or OWNER/NAME."""
 
 
-class Source(Section):
+class WeightsSource(Section):
     """The origin of a sub-model.
 
     `checkpoint`: a folder or a name on the hub; with `gguf_file`, a GGUF file inside it. `revision`: a branch, tag or
@@ -108,7 +108,7 @@ class FeatureSettings(Section):
 
 
 SOURCES = ("vlm", "encoder_decoder", "language_model", "vision")
-"""The keys of a recipe whose value is a `Source`."""
+"""The keys of a recipe whose value is a `WeightsSource`."""
 
 _ORIGINS = ("base", "vlm", "encoder_decoder", "language_model")
 """The keys that say where the weights come from; one of them is set."""
@@ -158,14 +158,14 @@ class ModelRecipe(Section):
     REPLACES = {origin: _excluded_by(origin) for origin in _ORIGINS}  # noqa: RUF012
 
     base: str | None = None
-    vlm: Source | None = None
+    vlm: WeightsSource | None = None
     min_pixels: PositiveInt | None = None
     max_pixels: PositiveInt | None = None
-    encoder_decoder: Source | None = None
+    encoder_decoder: WeightsSource | None = None
     features: FeatureSettings | None = None
     word_embeddings: str | None = None
-    language_model: Source | None = None
-    vision: Source | None = None
+    language_model: WeightsSource | None = None
+    vision: WeightsSource | None = None
     word_tokenizer: WordTokenizer | None = None
     screen_size: tuple[PositiveInt, PositiveInt] = (896, 448)
     visual_grid: tuple[PositiveInt, PositiveInt] = (16, 8)
@@ -209,7 +209,7 @@ class ModelRecipe(Section):
                 "a new projector has random weights; train.projector must be full unless base includes one"
             )
         source = getattr(self, origins[0])
-        if isinstance(source, Source) and (self.word_tokenizer is None) != (source.config is None):
+        if isinstance(source, WeightsSource) and (self.word_tokenizer is None) != (source.config is None):
             raise ValueError(
                 f"{origins[0]}.config has random weights and needs word_tokenizer; {origins[0]}.checkpoint includes "
                 "its own tokenizer and excludes word_tokenizer"
@@ -277,6 +277,6 @@ class ModelRecipe(Section):
         return self.model_copy(update=sources)
 
     @property
-    def sources(self) -> dict[str, Source]:
+    def sources(self) -> dict[str, WeightsSource]:
         """Recipe key → source, of those that are set."""
         return {key: source for key in SOURCES if (source := getattr(self, key)) is not None}

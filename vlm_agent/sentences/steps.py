@@ -44,7 +44,7 @@ class TooLongError(UserError):
 
 
 @dataclass(frozen=True)
-class Source:
+class StepSource:
     """`segments`: what the encoder reads, with the end mark. `dropped`: earlier actions left out, `cut`: tokens left
     out at the end of what follows the goal (notes, elements), because the source would be too long."""
 
@@ -132,14 +132,14 @@ class StepSentences(Tokens):
         """The numbers of the steps whose screens the model sees at step `number`, the oldest first."""
         return range(max(0, number - self.past_screens), number + 1)
 
-    def source_of(self, episode: Episode, number: int) -> Source:
+    def source_of(self, episode: Episode, number: int) -> StepSource:
         """The source of step `number`, with the notes that are known there. Raises TooLongError as `source` does."""
         screen = episode.steps[number].screen
         if names := self.notes.read_names:
             screen = replace(screen, notes=notes_at(episode, number, names))
         return self.source(episode.goal, episode.steps[:number], screen)
 
-    def source(self, goal: str, past: Sequence[Step], screen: Screen) -> Source:
+    def source(self, goal: str, past: Sequence[Step], screen: Screen) -> StepSource:
         """The source of a step after the steps `past`.
 
         One that is too long loses its oldest actions, then the end of what follows the goal, but never the goal.
@@ -169,7 +169,7 @@ class StepSentences(Tokens):
             *_kept([Segment(f" {text}", USER) for text in description], after, sum(after) - cut),
             Segment(mark=self.end_mark),
         ]
-        return Source(segments, dropped, cut)
+        return StepSource(segments, dropped, cut)
 
     def source_text(self, goal: str, past: Sequence[Step], screen: Screen) -> str:
         """The text of a source of any length."""

@@ -13,7 +13,7 @@ know it in advance, so a target may be supervised but is never part of a history
 With `data.notes`, lines are around the screens and before the actions; with `data.references`, demonstrations follow
 the goal (`notes.py`).
 
-With `data.past_screens`, each step is a sentence (`windows.Past`):
+With `data.past_screens`, each step is a sentence (`windows.EarlierSteps`):
 
     goal  earlier steps in words  screen t-N  action t-N end  …  screen t  action t end
 
@@ -36,7 +36,7 @@ from vlm_agent.sentences.image_sizes import ScreenRule
 from vlm_agent.sentences.notes import NO_REFERENCES, NoteLines, ReferenceLines
 from vlm_agent.sentences.segments import ASSISTANT, SYSTEM, USER, Segment, ShownScreen, Tokens, encode, length, texts
 from vlm_agent.sentences.templates import PLAIN, ChatTemplate
-from vlm_agent.sentences.windows import Past
+from vlm_agent.sentences.windows import EarlierSteps
 from vlm_agent.texts.lines import one_line
 
 WORDS_HEADING = "Done:\n"
@@ -63,7 +63,7 @@ class TrajectorySentences(Tokens):
     grey: bool = False
     notes: NoteLines = NoteLines()  # noqa: RUF009 (frozen)
     as_html: bool = False
-    past: Past | None = None
+    past: EarlierSteps | None = None
     references: ReferenceLines = NO_REFERENCES
 
     def __post_init__(self) -> None:

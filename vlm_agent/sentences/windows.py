@@ -3,7 +3,7 @@
 A window begins with the goal and a few earlier steps without a loss, so its first supervised action has a history too.
 The earlier steps are added while the window is at most half of the budget. An episode within the budget is one window.
 
-With `data.past_screens`, each step is a window, and `Past` has what a step knows of earlier ones.
+With `data.past_screens`, each step is a window, and `EarlierSteps` has what a step knows of earlier ones.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ class TooLongError(UserError):
 
 
 @dataclass(frozen=True)
-class Past:
+class EarlierSteps:
     """What a step knows of earlier ones: the last `screens` with their actions, and before them at most `words` steps
     in words; None: all others."""
 
@@ -35,9 +35,9 @@ class Past:
         return 0 if self.words is None else max(0, shown - self.words)
 
 
-def past_of(data: DataRecipe) -> Past | None:
+def past_of(data: DataRecipe) -> EarlierSteps | None:
     """None: whole trajectories."""
-    return None if data.past_screens is None else Past(data.past_screens, data.history)
+    return None if data.past_screens is None else EarlierSteps(data.past_screens, data.history)
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def windows(steps: int, length: Length, budget: int | None) -> list[Window]:
     return result
 
 
-def single_steps(steps: int, length: Length, past: Past | None, budget: int | None) -> list[Window]:
+def single_steps(steps: int, length: Length, past: EarlierSteps | None, budget: int | None) -> list[Window]:
     """One window per step, from the first step whose screen it shows; without `past`, without history. Raises
     TooLongError as `windows`."""
     found = []

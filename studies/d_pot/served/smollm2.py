@@ -36,10 +36,10 @@ def write_served(source: Path, folder: Path) -> None:
 
     from vlm_agent.models.pretrained import language_model
     from vlm_agent.models.weights.precision import has_bf16
-    from vlm_agent.recipe.model import Source
+    from vlm_agent.recipe.model import WeightsSource
 
     dtype = torch.bfloat16 if has_bf16() else torch.float32
-    model = language_model(Source(checkpoint=str(source), gguf_file=_gguf(source)), 0, dtype).to(dtype)
+    model = language_model(WeightsSource(checkpoint=str(source), gguf_file=_gguf(source)), 0, dtype).to(dtype)
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=_gguf(source))
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_folder(folder / MODEL_FOLDER) as part:

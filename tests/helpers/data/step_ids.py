@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vlm_agent.episodes import Step
-from vlm_agent.sentences.steps import Source, StepSentences
+from vlm_agent.sentences.steps import StepSentences, StepSource
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Target:
         return len(self.thought_ids) + len(self.plan_ids) + len(self.decision_ids)
 
 
-def source_ids(sentences: StepSentences, source: Source) -> list[int]:
+def source_ids(sentences: StepSentences, source: StepSource) -> list[int]:
     return sentences.encode(source.segments, ()).input_ids
 
 

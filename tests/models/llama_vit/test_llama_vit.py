@@ -169,13 +169,13 @@ def test_the_clip_tower_of_a_whole_clip_is_a_model_of_its_own(tmp_path):
     from transformers import CLIPConfig, CLIPModel
 
     from vlm_agent.models.pretrained import vision_tower
-    from vlm_agent.recipe.model import Source
+    from vlm_agent.recipe.model import WeightsSource
 
     text = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     CLIPModel(CLIPConfig(text_config=text, vision_config=ENCODERS["clip_vision_model"])).save_pretrained(
         tmp_path / "clip"
     )
-    vision = vision_tower(Source(checkpoint=str(tmp_path / "clip")))
+    vision = vision_tower(WeightsSource(checkpoint=str(tmp_path / "clip")))
     reference = tiny.model(len(WORDS), ENCODERS["clip_vision_model"])
     model = LlamaViT(reference.config, vision, reference.language_model).eval()
     model.save_pretrained(tmp_path / "model")

@@ -12,7 +12,7 @@ from vlm_agent.agents import answer_step_by_step
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.models.llama_vit.family import ScreenCache
-from vlm_agent.sentences.windows import Past
+from vlm_agent.sentences.windows import EarlierSteps
 
 WORDS = tiny.tokenizer()
 SCREENS = [step.screenshot.transpose(2, 0, 1).copy() for step in tiny.episode().steps]
@@ -108,7 +108,7 @@ def test_an_acting_agent_encodes_only_new_screens(model, looked):
 @pytest.mark.parametrize("past", [0, 1, 3])
 def test_with_past_screens_each_screen_of_an_episode_is_encoded_once(model, looked, past):
     """Its sentences have every screen up to `past` + 1 times."""
-    sentences = replace(tiny.sentences(WORDS), past=Past(past))
+    sentences = replace(tiny.sentences(WORDS), past=EarlierSteps(past))
     episode = tiny.episode()
     copies = sum(len(sentence.screens) for sentence in sentences.sentences_of(episode))
     assert copies == sum(min(number, past) + 1 for number in range(len(episode)))

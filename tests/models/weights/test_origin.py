@@ -16,7 +16,7 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.models.build import load
 from vlm_agent.models.run_layout import checked
 from vlm_agent.models.weights.origin import SOURCES_FILE, bases_elsewhere, fingerprint, record_sources, sources_of
-from vlm_agent.recipe.model import ModelRecipe, Source
+from vlm_agent.recipe.model import ModelRecipe, WeightsSource
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.training.train import train
 
@@ -184,7 +184,7 @@ def test_the_revision_of_a_recipe_is_read(hub, tmp_path):
 
 def test_a_revision_belongs_to_a_name_on_the_hub(hub, tmp_path):
     with pytest.raises(ValueError, match="revision is a branch, tag or commit of checkpoint"):
-        Source(config={"model_type": "llama"}, revision="main")
+        WeightsSource(config={"model_type": "llama"}, revision="main")
     with pytest.raises(CheckpointError, match=r"and '.*published' is a folder; remove revision"):
         trained(tmp_path, checkpoint=str(hub.published), revision="main")
 

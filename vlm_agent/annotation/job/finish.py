@@ -14,7 +14,7 @@ from vlm_agent.annotation.annotator import TEXTS
 from vlm_agent.annotation.check import Finding, check_dataset
 from vlm_agent.annotation.edits import EditStore
 from vlm_agent.annotation.job.settings import WORK, AnnotationPlan, job
-from vlm_agent.annotation.job.shards import ORIGINS, Entry, apply_edits, read_entry
+from vlm_agent.annotation.job.shards import ORIGINS, ShardEntry, apply_edits, read_entry
 from vlm_agent.datasets.shards.dataset import ShardDataset, read_manifest
 from vlm_agent.datasets.shards.writer import write_manifest
 from vlm_agent.errors import DatasetError
@@ -89,11 +89,11 @@ def read_findings(output: Path) -> list[Finding]:
 _COLUMNS = (*ORIGINS, "missing")
 
 
-def _entries(output: Path, plan: AnnotationPlan) -> list[Entry]:
+def _entries(output: Path, plan: AnnotationPlan) -> list[ShardEntry]:
     return list(all_done({shard.shard: read_entry(output, shard) for shard in plan.shards}, "annotated").values())
 
 
-def _manifest(plan: AnnotationPlan, entries: Sequence[Entry], edits: EditStore) -> dict[str, Any]:
+def _manifest(plan: AnnotationPlan, entries: Sequence[ShardEntry], edits: EditStore) -> dict[str, Any]:
     edited, accepted = edits.totals(name for shard in plan.shards for name in shard.episode_ids)
     counts = {name: Counter[str]() for name in TEXTS}
     for entry in entries:

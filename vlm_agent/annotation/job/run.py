@@ -14,7 +14,7 @@ from vlm_agent.annotation.edits import EditStore
 from vlm_agent.annotation.job.estimate import estimate
 from vlm_agent.annotation.job.finish import complete, summarise
 from vlm_agent.annotation.job.settings import WORK, AnnotationSettings, ShardPlan, job, plan_of
-from vlm_agent.annotation.job.shards import AnnotatedRow, Entry, Failure, read_entry, write_shard
+from vlm_agent.annotation.job.shards import AnnotatedRow, Failure, ShardEntry, read_entry, write_shard
 from vlm_agent.annotation.prompts import PlanPrompts, Prompts
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import DatasetError
@@ -86,7 +86,7 @@ def annotate(
     task.report(console, missing, f"of {len(plan.shards)} shard(s)")
 
 
-def _is_open(entry: Entry | None, service: Service) -> bool:
+def _is_open(entry: ShardEntry | None, service: Service) -> bool:
     """Whether a shard is to be annotated. Accepted gaps are asked for again, unless gaps are accepted."""
     return entry is None or (entry.missing > 0 and not service.accept_missing)
 

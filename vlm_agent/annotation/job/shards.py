@@ -37,7 +37,7 @@ class Failure:
 
 
 @dataclass
-class Entry:
+class ShardEntry:
     """A complete shard. `edits`: the digest of the edits in it. `counts`: steps by text, then by origin or `missing`.
 
     `findings`: action descriptions that need a look, as `Finding` has them.
@@ -53,12 +53,12 @@ class Entry:
         return sum(count.get("missing", 0) for count in self.counts.values())
 
 
-def read_entry(output: Path, plan: ShardPlan) -> Entry | None:
+def read_entry(output: Path, plan: ShardPlan) -> ShardEntry | None:
     """The entry of a complete shard, None without one or if the shard is missing or damaged."""
     path = job(output).entry_path(plan.shard)
     if not path.is_file():
         return None
-    entry = Entry(**read_checked(path, _REMEDY, Entry))
+    entry = ShardEntry(**read_checked(path, _REMEDY, ShardEntry))
     with suppress(DatasetError):
         footer = read_footer(output / plan.shard, _REMEDY)
         return entry if footer.metadata.num_row_groups == len(plan.episode_ids) else None
@@ -107,11 +107,11 @@ def write_shard(
     if not _write(output / plan.shard, annotated(), lambda: accept_missing or not failures):
         return failures
     by_text = {name: dict(sorted(count.items())) for name, count in counts.items()}
-    write_checked(job(output).entry_path(plan.shard), asdict(Entry(plan.shard, digest, by_text, findings)))
+    write_checked(job(output).entry_path(plan.shard), asdict(ShardEntry(plan.shard, digest, by_text, findings)))
     return failures
 
 
-def apply_edits(output: Path, plan: ShardPlan, entry: Entry, edits: EditStore) -> bool:
+def apply_edits(output: Path, plan: ShardPlan, entry: ShardEntry, edits: EditStore) -> bool:
     """Brings a complete shard up to date with the edits; returns whether it was rewritten."""
     digest = edits.digest(plan.episode_ids)
     if digest == entry.edits:

@@ -22,7 +22,7 @@ from vlm_agent.models.pretrained import configuration, source_configuration, who
 from vlm_agent.models.run_layout import base_folder, checked
 from vlm_agent.models.weights.precision import to_dtype
 from vlm_agent.models.word_tokenizer import coordinate_ids
-from vlm_agent.recipe.model import FeatureSettings, ModelRecipe, Source
+from vlm_agent.recipe.model import FeatureSettings, ModelRecipe, WeightsSource
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences import IGNORED, NO_ACTION, Sentence
 from vlm_agent.sentences.image_sizes import FixedScreens
@@ -239,7 +239,7 @@ class AutoUiFamily(ModelFamily):
 AUTO_UI = AutoUiFamily()
 
 
-def _origin(recipe: ModelRecipe) -> tuple[Source, FeatureSettings]:
+def _origin(recipe: ModelRecipe) -> tuple[WeightsSource, FeatureSettings]:
     if recipe.encoder_decoder is None or recipe.features is None:
         raise CheckpointError(
             "this checkpoint reads screen features: set model.encoder_decoder to it, and model.features"
@@ -247,7 +247,7 @@ def _origin(recipe: ModelRecipe) -> tuple[Source, FeatureSettings]:
     return recipe.encoder_decoder, recipe.features
 
 
-def _check_model_type(source: Source) -> None:
+def _check_model_type(source: WeightsSource) -> None:
     model_type = saved_model_type(source, _KEY)
     if model_type not in ("t5", AutoUiConfig.model_type):
         raise CheckpointError(
@@ -282,7 +282,7 @@ def _with_features(config: AutoUiConfig, features: FeatureSettings) -> AutoUiCon
     return config
 
 
-def _around_t5(source: Source, config: AutoUiConfig, recipe: ModelRecipe) -> AutoUi:
+def _around_t5(source: WeightsSource, config: AutoUiConfig, recipe: ModelRecipe) -> AutoUi:
     """A T5 with a new fusion, whose random weights come from torch's global generator."""
     if recipe.train.projector != "full":
         raise CheckpointError(

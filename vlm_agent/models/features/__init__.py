@@ -33,7 +33,7 @@ import torch
 
 from vlm_agent.errors import CheckpointError, RecipeError, UserError
 from vlm_agent.models.hub import check_files
-from vlm_agent.recipe.model import FeatureSettings, Source
+from vlm_agent.recipe.model import FeatureSettings, WeightsSource
 
 
 class NonFiniteFeaturesError(UserError):
@@ -161,7 +161,7 @@ def check_extractor(settings: FeatureSettings) -> None:
     """Raises what `feature_shape` raises, and CheckpointError where the weights are missing (`hub.check_files`)."""
     feature_shape(settings)
     if (checkpoint := extractor_kind(settings).checkpoint(settings)) is not None:
-        check_files(Source(checkpoint=checkpoint), f"extractor {settings.extractor}: checkpoint")
+        check_files(WeightsSource(checkpoint=checkpoint), f"extractor {settings.extractor}: checkpoint")
 
 
 def load_extractor(

@@ -29,7 +29,7 @@ from vlm_agent.models.features.preprocessing import (
     read_preprocessing,
 )
 from vlm_agent.models.pretrained import explain_load_errors, load_configuration
-from vlm_agent.recipe.model import FeatureSettings, Source
+from vlm_agent.recipe.model import FeatureSettings, WeightsSource
 
 
 class CheckpointFiles:
@@ -39,7 +39,7 @@ class CheckpointFiles:
     """
 
     def __init__(self, checkpoint: str) -> None:
-        self._source = Source(checkpoint=checkpoint)
+        self._source = WeightsSource(checkpoint=checkpoint)
         self.name = checkpoint
 
     def configuration(self) -> PretrainedConfig:

@@ -22,7 +22,7 @@ from vlm_agent.models.pretrained import configuration, language_model, source_co
 from vlm_agent.models.starting_heads import LOGIT_SHARE, MATCH, fill, look_back, slow_dimensions, start_layer
 from vlm_agent.models.weights.precision import to_dtype
 from vlm_agent.models.word_tokenizer import words_by_space
-from vlm_agent.recipe.model import ModelRecipe, Source, TrainedParts
+from vlm_agent.recipe.model import ModelRecipe, TrainedParts, WeightsSource
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import NO_PIXELS
 from vlm_agent.sentences.packing import pack
@@ -273,8 +273,8 @@ def collate(sentences: list[Sentence]) -> dict:
     return row
 
 
-def _source(recipe: ModelRecipe) -> Source:
-    return cast("Source", recipe.language_model)
+def _source(recipe: ModelRecipe) -> WeightsSource:
+    return cast("WeightsSource", recipe.language_model)
 
 
 LLAMA = TextFamily(LlamaForCausalLM, starts_matching=True)

@@ -24,7 +24,7 @@ from vlm_agent.files.parquet import ParquetWriter, check_columns, open_parquet
 from vlm_agent.files.weight_files import is_path, weight_files
 from vlm_agent.models.hub import cached_path
 from vlm_agent.models.run_layout import BASE_FOLDER, EMBEDDED, RECIPE_FILE, base_folder, checked, trained
-from vlm_agent.recipe.model import SOURCES, ModelRecipe, Source
+from vlm_agent.recipe.model import SOURCES, ModelRecipe, WeightsSource
 from vlm_agent.recipe.run import read_recipe
 
 SOURCES_FILE = "sources.json"
@@ -169,7 +169,7 @@ def keys_of_folders(run: Path, recipe: ModelRecipe) -> set[str]:
     return {name for key, name in now.items() if _CONTENT in before.get(key, {}) and _COMMIT not in before[key]}
 
 
-def _identity(source: Source) -> dict[str, str]:
+def _identity(source: WeightsSource) -> dict[str, str]:
     folder = Path(source.location)
     if folder.is_dir():
         return {_CONTENT: fingerprint(_files(folder, source))}
@@ -179,7 +179,7 @@ def _identity(source: Source) -> dict[str, str]:
     return {_COMMIT: cached.parent.name, _CONTENT: fingerprint(_files(cached.parent, source))}
 
 
-def _files(folder: Path, source: Source) -> list[Path]:
+def _files(folder: Path, source: WeightsSource) -> list[Path]:
     """What a library reads of a checkpoint: its weights, and the configuration that says how."""
     files = weight_files(folder) if source.gguf_file is None else [folder / source.gguf_file]
     return [*files, *(path for path in (folder / "config.json",) if path.is_file())]
