@@ -66,6 +66,10 @@ class Panel:
     length: int
     steps: tuple[ShownScreen, ...]
 
+    def count_right(self, scorer: str) -> int:
+        """The number of right steps; the page's template calls it."""
+        return sum(step.right[scorer] for step in self.steps)
+
 
 def choose(steps: JudgedSteps, worst: int, random: int, seed: int) -> tuple[list[str], list[str]]:
     """The ids of the `worst` episodes, and of `random` other episodes drawn at random.
