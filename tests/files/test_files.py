@@ -234,6 +234,16 @@ def test_leftovers_of_killed_processes_are_removed(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["data", "kept.partial"]
 
 
+def test_the_folder_of_a_killed_process_is_left_to_the_next_one_that_writes_it(tmp_path):
+    left = tmp_path / "data/.aitw.partial"
+    left.mkdir(parents=True)
+    remove_partials(tmp_path)
+    assert left.is_dir()
+    with atomic_folder(tmp_path / "data/aitw") as temporary:
+        (temporary / "one").touch()
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["aitw"]
+
+
 def test_json_that_is_damaged_is_named_with_its_remedy(tmp_path):
     path = tmp_path / "plan.json"
     write_json(path, {"name": "é"})

@@ -226,9 +226,13 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 def remove_partials(folder: Path) -> None:
-    """Removes the temporary files of killed processes (`atomic_write`). The caller must hold the folder exclusively."""
+    """Removes the temporary files of killed processes (`atomic_write`). The caller must hold the folder exclusively.
+
+    Temporary folders stay: the next `atomic_folder` of the same path removes them, under its lock.
+    """
     for path in folder.rglob(f".*{PARTIAL}"):
-        path.unlink(missing_ok=True)
+        if not path.is_dir():
+            path.unlink(missing_ok=True)
 
 
 _CHUNK = 1 << 20
