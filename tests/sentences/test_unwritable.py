@@ -57,5 +57,5 @@ def test_an_agent_answers_every_step_and_marks_unwritable_ones():
     model = tiny.model(len(words))
     model.language_model.set_attn_implementation("sdpa")
     agent = VlmAgent(model, words, tiny.sentences(words))
-    ((answers,),) = agent.answer_episodes([tiny.episode(0, (Action.tap(0.5, 0.5), LOUD, Action.complete()))])
+    (answers,) = agent.answer_episodes([tiny.episode(0, (Action.tap(0.5, 0.5), LOUD, Action.complete()))])
     assert [answer.diagnostics.unwritable for answer in answers] == [False, True, False]
