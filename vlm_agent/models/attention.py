@@ -2,9 +2,9 @@
 
 On a GPU and in half precision, a variable-length kernel reads a whole row, forward and backward, also with fewer key
 heads than query heads (GQA): torch's own (`torch.nn.attention.varlen`), which needs compute capability 8.0 (Ampere) and
-heads of at most 256, in multiples of 8. Otherwise PyTorch's attention (SDPA)
-is called once per segment: on a CPU that takes less than half the time of one call with a block-diagonal mask; on a
-GPU it selects a flash kernel, which a mask would rule out.
+heads of at most 256, in multiples of 8. Otherwise PyTorch's attention (SDPA) is called once per segment: on a CPU that
+takes less than half the time of one call with a block-diagonal mask; on a GPU it selects a flash kernel, which a mask
+would rule out.
 """
 
 import logging

@@ -13,16 +13,23 @@ if TYPE_CHECKING:
     import torch
 
 
+def _model_device() -> "torch.device":
+    """The device of `train`. Raises BrokenError for GPUs that PyTorch cannot use."""
+    from vlm_agent.models.weights.precision import GpuError, model_device
+
+    try:
+        return model_device()
+    except GpuError as error:
+        raise BrokenError(str(error), "follow the message; `nvidia-smi` shows the driver") from error
+
+
 def _training() -> str:
     import torch
     from torch import nn
 
-    from vlm_agent.models.weights.precision import GpuError, describe_device, model_device
+    from vlm_agent.models.weights.precision import describe_device
 
-    try:
-        device = model_device()
-    except GpuError as error:
-        raise BrokenError(str(error), "follow the message; `nvidia-smi` shows the driver") from error
+    device = _model_device()
     torch.manual_seed(0)
     layer, x = nn.Linear(16, 1).to(device), torch.randn(64, 16, device=device)
     target = x.sum(-1, keepdim=True)
@@ -55,12 +62,9 @@ _PRODUCT_ERROR = 1e-3
 def _gpu() -> str:
     import torch
 
-    from vlm_agent.models.weights.precision import GpuError, installed_gpus, model_device
+    from vlm_agent.models.weights.precision import installed_gpus
 
-    try:
-        device = model_device()
-    except GpuError as error:
-        raise BrokenError(str(error), "follow the message; `nvidia-smi` shows the driver") from error
+    device = _model_device()
     installed = installed_gpus()
     if device.type == "cpu":
         if installed.names:
