@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 import pytest
@@ -107,10 +108,12 @@ def test_a_stage_waits_for_another_process_that_runs_it(command, tmp_path):
 
 
 def test_a_stop_signal_saves_the_training_of_a_stage(command, tmp_path):
-    """The signal that a Slurm job forwards."""
+    """The signal that a Slurm job forwards, and repeats until the process has ended."""
     process = start(command("--stage", "train-long-0"))
     until("loss", process)
-    process.send_signal(signal.SIGTERM)
+    while process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.01)
     output, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == EXIT_STATUS, output
     assert "stopped by SIGTERM; run the same command again to resume" in output

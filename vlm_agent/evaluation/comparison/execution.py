@@ -64,14 +64,15 @@ class Runner:
         for ignored in _SIGNALS:
             signal.signal(ignored, signal.SIG_IGN)
         self._server.close()
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
+        if self._received is None:  # or they stay ignored: a repeated one must not replace the exit status
+            for number, handler in self._handlers.items():
+                signal.signal(number, handler)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        self._received = signal.Signals(number)
+        is_first, self._received = self._received is None, signal.Signals(number)
         if self._process is None:
             self._raise_stopped()
-        else:
+        elif is_first:  # `slurm/common.sh` repeats it; one is enough for every stage
             self._process.terminate()
 
     def _raise_stopped(self) -> None:
@@ -136,23 +137,24 @@ class Runner:
         log = self.records.log(stage)
         log.parent.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
-        with PeakMemory() as memory, log.open("ab") as file:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # noqa: S603
-            try:
-                for line in self._process.stdout or ():
-                    file.write(line)
-                    file.flush()
-                    sys.stdout.buffer.write(line)
-                    sys.stdout.flush()
-                status = self._process.wait()
-            except BaseException:
-                self._process.terminate()
-                self._process.wait()
-                raise
-            finally:
-                self._process = None
-        seconds = round(time.monotonic() - began, 1)
-        self.records.add(stage, status=status, seconds=seconds, peak_gb=round(memory.peak / 1e9, 2))
+        try:
+            with PeakMemory() as memory, log.open("ab") as file:
+                self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # noqa: S603
+                try:
+                    for line in self._process.stdout or ():
+                        file.write(line)
+                        file.flush()
+                        sys.stdout.buffer.write(line)
+                        sys.stdout.flush()
+                    status = self._process.wait()
+                except BaseException:
+                    self._process.terminate()
+                    self._process.wait()
+                    raise
+            seconds = round(time.monotonic() - began, 1)
+            self.records.add(stage, status=status, seconds=seconds, peak_gb=round(memory.peak / 1e9, 2))
+        finally:
+            self._process = None  # from here on a signal raises, so the status is recorded before
         if status == _INTERRUPTED:
             raise KeyboardInterrupt
         if status:

@@ -29,7 +29,8 @@ class Preemption:
 
     The handler only records the signal, so that it interrupts neither a checkpoint being written nor a collective. A
     signal before the first step, or during validation or saving, takes effect after the next step. `stopped_after`: the
-    number of steps after which the run stopped; None where it ran to its end.
+    number of steps after which the run stopped; None where it ran to its end. After a stop the handler stays: a sender
+    may repeat the signal (`slurm/common.sh` does), which must not end the process before its exit status.
     """
 
     def __init__(self) -> None:
@@ -42,8 +43,9 @@ class Preemption:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        if self.stopped_after is None:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number)
