@@ -137,7 +137,8 @@ WIDTH_MULTIPLE = 8
 def pad_on_gpu(vision: nn.Module) -> None:
     """Lets the gated MLPs of an odd width call `pad_width` before a forward pass on a GPU."""
     for module in vision.modules():
-        if hasattr(module, "gate_proj") and module.gate_proj.out_features % WIDTH_MULTIPLE:
+        gate: Any = getattr(module, "gate_proj", None)
+        if gate is not None and gate.out_features % WIDTH_MULTIPLE:
             module.register_forward_pre_hook(_pad_on_gpu)
 
 
