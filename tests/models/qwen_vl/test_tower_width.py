@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from helpers import tiny
 from helpers.models import families, tiny_qwen
 from peft import PeftModel
 
@@ -67,6 +68,23 @@ def test_autocast_computes_at_the_padded_width(model):
         expected = mlp(states)
         pad_width(mlp)
         assert torch.allclose(mlp(states), expected, atol=1e-2, rtol=1e-2)
+
+
+def test_a_training_row_has_the_same_losses_and_gradients(model):
+    """LoRA on the language model and a projector trained in full, behind a frozen tower."""
+    family = families.family("qwen2_5_vl")
+    row = family.row(*(family.sentences.build(tiny.episode(number)) for number in range(2)))
+    chosen = choose_trained_weights(model, TrainedParts(projector="full"), Lora(rank=2, dropout=0.0)).eval()
+    plain = chosen(**row)
+    expected = families.gradients(chosen, plain.loss)
+    assert widths(mlps(padded(chosen))[0]) == (PADDED, HIDDEN)
+    output = chosen(**row)
+    assert torch.allclose(output.token_losses, plain.token_losses, atol=1e-5)
+    found = families.gradients(chosen, output.loss)
+    assert found.keys() == expected.keys()
+    assert any("merger" in name for name in found)
+    for name, gradient in found.items():
+        assert torch.allclose(gradient, expected[name], atol=1e-5, rtol=1e-3), name
 
 
 def test_names_shapes_counts_and_saved_files_stay_and_load(model, tmp_path):

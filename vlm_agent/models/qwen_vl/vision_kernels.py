@@ -12,6 +12,8 @@ Widths: the gated MLP of Qwen2.5-VL (3B and 7B) is 3,420 wide, no multiple of 8,
 Ampere: 12 % of a training step on an H200. Where it is frozen, it computes at 3,424 on a GPU (`pad_width`). One that
 trains keeps its width. All other widths are multiples of 8: layers of 1,280, 1,024 and 1,152, MLPs of 5,120 (Qwen2-VL),
 3,456 (Qwen2.5-VL 32B and 72B), 4,096 and 4,304 (Qwen3-VL), heads of 80, 64 and 72, patches of 1,176 and 1,536 values.
+So are those of Llama+ViT's towers: ViT-L, CLIP, SigLIP, DINOv2, Qwen-VL (2023). EVA-02-L's MLP is 2,730 wide and stays
+so, as it normalises its inner states.
 Deepstack (Qwen3-VL): transformers adds features to the visual tokens under a mask, and waits for the GPU to count it;
 here they are added by index.
 """
