@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 TOOLS = [asked for asked in EXTRAS["dev"] if asked.name in ("pytest", "pytest-xdist", "hypothesis")]
 """What the tests below import: others, as datasets, ask for releases of their own."""
 
-OPTIONAL = [asked for name in sorted(set(EXTRAS) - {"all", "dev"}) for asked in EXTRAS[name]]
+OPTIONAL = [asked for name in sorted(set(EXTRAS) - {"all", "dev", "gpu"}) for asked in EXTRAS[name]]
 SHARDS = ("--data.shards", "demo/shards")
 ADAPTED = ("train", "--config", "recipes/phone_vlm_tiny_lora.yaml", *SHARDS, "--training.steps", "2", "--output")
 SCRATCH = ("train", "--config", "recipes/llama_vit_tiny.yaml", *SHARDS, "--output")

@@ -1,5 +1,6 @@
 """Single operations of a vision tower, before and after the replacements of vlm_agent/models/vision_kernels.py, at the
-sizes of Qwen2.5-VL-7B and of AITW's screens: 78 x 38 patches each.
+sizes of Qwen2.5-VL-7B and of AITW's screens: 78 x 38 patches each. `mlp` is the gated MLP of a layer at its own width
+and padded. `ours` of an attention is what the package chooses, `loop` and `varlen` are the two ways.
 
 `ceilings`: a large matrix product and a copy, for comparison. `error`: relative difference of the two results, and of
 each from float64 where it says so. On a GPU `varlen` is torch's own variable-length flash attention.
@@ -12,13 +13,15 @@ from itertools import pairwise
 import torch
 from torch import nn
 from torch.nn import functional
+from transformers.models.qwen2_5_vl.configuration_qwen2_5_vl import Qwen2_5_VLVisionConfig
+from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLMLP
 
 from benchmarks.gpu.timing import milliseconds
 from vlm_agent.models.attention import Bounds, within_segments
-from vlm_agent.models.qwen_vl.vision_kernels import flatten_patch_embedding
+from vlm_agent.models.qwen_vl.vision_kernels import flatten_patch_embedding, pad_width
 
 ROWS, COLUMNS, WINDOW = 78, 38, 8
-WIDTH, HEADS = 1280, 16
+WIDTH, HEADS, MLP_WIDTH = 1280, 16, 3420
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +40,7 @@ def measure(options: argparse.Namespace) -> dict:
         "patches": patches,
         "ceilings": ceilings(device, dtype),
         "patch_embedding": patch_embedding(patches, device, dtype),
+        "mlp": mlp(patches, device, dtype),
         "window_attention": {"segments": len(windows)} | attention(windows, device, dtype),
         "screen_attention": {"segments": len(whole)} | attention(whole, device, dtype),
     }
@@ -72,6 +76,19 @@ def patch_embedding(patches: int, device: str, dtype: torch.dtype) -> dict:
         "product_ms": milliseconds(lambda: product(pixels), device),
         "convolution_error_from_float64": apart(conv(pixels)[some].flatten(1), exact),
         "product_error_from_float64": apart(product(pixels)[some].flatten(1), exact),
+    }
+
+
+def mlp(patches: int, device: str, dtype: torch.dtype) -> dict:
+    config = Qwen2_5_VLVisionConfig(hidden_size=WIDTH, intermediate_size=MLP_WIDTH)
+    plain, padded = (Qwen2_5_VLMLP(config, bias=True).to(device, dtype).requires_grad_(False) for _ in range(2))
+    padded.load_state_dict(plain.state_dict())
+    pad_width(padded)
+    states = torch.randn(patches, WIDTH, device=device, dtype=dtype)
+    return {
+        "own_width_ms": milliseconds(lambda: plain(states), device, repeats=5, warm_up=1),
+        "padded_ms": milliseconds(lambda: padded(states), device, repeats=5, warm_up=1),
+        "padded_error_from_own_width": apart(padded(states), plain(states)),
     }
 
 

@@ -3,10 +3,13 @@
 Rows are made before the clock starts, as loader processes do in a run; their way to the GPU is timed. Model FLOPs are
 those of vlm_agent.training.flops, without what gradient checkpointing computes again.
 `--undo` measures without one of the package's faster operations: `patches` and `windows` of vision_kernels.py,
-`adapters` of adapters.py (inputs of LoRA copied to float32), `varlen` for one attention call per sentence and window.
+`adapters` of adapters.py (inputs of LoRA copied to float32), `varlen` for one attention call per sentence and window;
+`tower_width` for MLPs of a tower at their own width, `screens` for the variable-length kernel on long screens, too, and
+`fa4` for FlashAttention-2 where FlashAttention-4 is installed.
 """
 
 import argparse
+import math
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -31,12 +34,13 @@ from vlm_agent.models import attention
 from vlm_agent.models.attention import WITHIN_SEGMENTS, within_segments
 from vlm_agent.models.cost import NO_WORK, Precision, TrainingFlops, Workload, causal_pairs
 from vlm_agent.models.family import family_of
+from vlm_agent.models.qwen_vl import vision_kernels
 from vlm_agent.recipe.model import Lora, TrainedParts
 from vlm_agent.training.dry_run.hardware import gpu_of_device
 from vlm_agent.training.dry_run.memory import SHARDINGS, spread, weigh
 
 DTYPE = torch.bfloat16
-UNDO = ("patches", "windows", "adapters", "varlen")
+UNDO = ("patches", "windows", "adapters", "varlen", "tower_width", "screens", "fa4")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,6 +86,7 @@ def measure(options: argparse.Namespace) -> dict:
     return {
         "attention": run.model.get_base_model().language_model.config._attn_implementation,
         "vision_attention": run.model.get_base_model().vision.config._attn_implementation,
+        "flash_attention_4": options.device == "cuda" and attention.use_fa4(torch.cuda.get_device_capability()),
         "tokens_per_step": tokens / options.steps,
         "seconds_per_step": clock.seconds / options.steps,
         "steps_per_second": options.steps / clock.seconds,
@@ -124,6 +129,13 @@ def undo(model: nn.Module, names: list[str]) -> None:
             vars(module).pop("forward", None)
     if "varlen" in names:
         attention.can_run_kernel = lambda query, dropout=0.0: False
+    if "tower_width" in names:
+        vision_kernels.WIDTH_MULTIPLE = 1
+    if "screens" in names:
+        attention.LONG_SEGMENT = math.inf
+    if "fa4" in names:
+        attention.use_fa4 = lambda _: False
+        getattr(torch.nn.attention, "restore_flash_attention_impl", lambda: None)()  # torch 2.11 may lack it
     if "windows" in names:
         vision.set_attn_implementation("sdpa")
 

@@ -2,11 +2,13 @@
 
 On a GPU and in half precision, a variable-length kernel reads a whole row, forward and backward, also with fewer key
 heads than query heads (GQA): torch's own (`torch.nn.attention.varlen`), which needs compute capability 8.0 (Ampere) and
-heads of at most 256, in multiples of 8. Otherwise PyTorch's attention (SDPA) is called once per segment: on a CPU that
-takes less than half the time of one call with a block-diagonal mask; on a GPU it selects a flash kernel, which a mask
-would rule out.
+heads of at most 256, in multiples of 8. It runs FlashAttention-4 where that is installed and supports the GPU
+(`precision.use_fa4`), else the FlashAttention-2 inside torch. Otherwise PyTorch's attention (SDPA) is called once per
+segment: on a CPU that takes less than half the time of one call with a block-diagonal mask; on a GPU it selects a flash
+kernel, which a mask would rule out. It is also called for screens of many patches on Hopper (`has_long_segments`).
 """
 
+import inspect
 import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -24,7 +26,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from vlm_agent.errors import RecipeError
-from vlm_agent.models.weights.precision import has_bf16
+from vlm_agent.models.weights.precision import has_bf16, use_fa4
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,6 +35,15 @@ _HALF = (torch.bfloat16, torch.float16)
 _BIDIRECTIONAL, _CAUSAL = (-1, -1), (-1, 0)
 LARGEST_HEAD, HEAD_MULTIPLE = 256, 8
 SMALLEST_CAPABILITY = (8, 0)
+
+HOPPER = (9, 0)
+LONG_SEGMENT = 2048
+"""Mean tokens from which one SDPA call a segment is faster on Hopper, where it runs cuDNN's kernel, than the
+variable-length kernel of FlashAttention-2. Measured on an H200 with torch 2.11, bidirectional, 16 heads of 80: 21
+screens of 2,964 patches took 2.97 and 3.75 ms, their 1,050 windows of up to 64 patches 24.6 and 0.43 ms."""
+
+_TAKES_GQA = "enable_gqa" in inspect.signature(varlen_attn).parameters
+"""torch 2.11 has no such option; its kernel reads fewer key heads without it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,8 +152,8 @@ def within_segments(
         if attention_mask is None and 1 < query.shape[2] < key.shape[2]:
             raise ValueError("several tokens behind a cache need a mask; decode with attention 'sdpa', which makes one")
         return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
-    if can_run_kernel(query, options.get("dropout", 0.0)):
-        causal = options.get("is_causal", True)
+    causal = options.get("is_causal", True)
+    if can_run_kernel(query, options.get("dropout", 0.0)) and not has_long_segments(query, segment_bounds, causal):
         return run_kernel(query, key, value, segment_bounds, causal, options.get("scaling")), None
     widened = query.device.type == "cpu" and not has_bf16()
     # Without AMX, PyTorch's bfloat16 kernel takes two to three times as long on a CPU as that of float32, forward and
@@ -166,13 +177,26 @@ def _mask(
 
 
 def can_run_kernel(query: torch.Tensor, dropout: float = 0.0) -> bool:
-    """Whether `run_kernel` accepts this query, (…, head width). A GPU that cannot run it logs the reason, once."""
+    """Whether `run_kernel` accepts this query, (…, head width). A GPU that cannot run it logs the reason, once; for one
+    that can, FlashAttention-4 is activated where it is installed."""
     if not query.is_cuda:
         return False
-    reason = _obstacle(_dtype(query), query.shape[-1], dropout, torch.cuda.get_device_capability(query.device))
+    capability = torch.cuda.get_device_capability(query.device)
+    reason = _obstacle(_dtype(query), query.shape[-1], dropout, capability)
     if reason is not None:
         _warn(reason)
-    return reason is None
+        return False
+    use_fa4(capability)
+    return True
+
+
+def has_long_segments(query: torch.Tensor, bounds: Bounds, causal: bool) -> bool:
+    """Whether one SDPA call a segment is faster than a variable-length kernel that could run: few long segments without
+    a causal mask, on Hopper and later without FlashAttention-4."""
+    if causal or not query.is_cuda or bounds.host[-1] < LONG_SEGMENT * (len(bounds.host) - 1):
+        return False
+    capability = torch.cuda.get_device_capability(query.device)
+    return capability >= HOPPER and not use_fa4(capability)
 
 
 def _obstacle(dtype: torch.dtype, head: int, dropout: float, capability: tuple[int, int]) -> str | None:
@@ -212,6 +236,7 @@ def run_kernel(
     Returns (1, L, heads, width), in the dtype of autocast where it is on. `scaling` None: 1 / sqrt(width).
     """
     dtype, offsets, longest = _dtype(query), bounds.device, bounds.longest
+    gqa: dict[str, Any] = {"enable_gqa": query.shape[1] != key.shape[1]} if _TAKES_GQA else {}
     queries, keys, values = (tensor.squeeze(0).transpose(0, 1).to(dtype) for tensor in (query, key, value))
     output = varlen_attn(
         queries,  # (L, heads, width), and so are keys and values
@@ -223,7 +248,7 @@ def run_kernel(
         longest,
         scale=scaling,
         window_size=_CAUSAL if causal else _BIDIRECTIONAL,
-        enable_gqa=query.shape[1] != key.shape[1],
+        **gqa,
     )
     assert isinstance(output, torch.Tensor)  # noqa: S101 (a tuple only with return_aux)
     return output.unsqueeze(0)

@@ -191,7 +191,7 @@ def load(
     tokenizer = saved_tokenizer(parts)
     device = torch.device("cpu") if device is None else device
     if not parts.adapted:
-        return _on(saved_family(parts.weights).load(parts.weights).eval(), device), tokenizer
+        return _on(saved_family(parts.weights).load(parts.weights).eval().requires_grad_(False), device), tokenizer
     recipe = read_model_recipe(path)
     saved_with_run = parts.base.is_dir()
     base = saved_family(parts.base).load(parts.base) if saved_with_run else build_model(recipe, tokenizer)

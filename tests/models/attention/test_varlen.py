@@ -10,6 +10,7 @@ from helpers.hardware import varlen_on_cpu
 from helpers.models import families, tiny_qwen
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
+from torch.nn.attention import varlen as torch_varlen
 
 from vlm_agent.models import attention
 from vlm_agent.models.attention import Bounds, within_segments
@@ -47,6 +48,59 @@ def test_output_and_gradients_equal_those_of_a_call_per_segment(causal, key_head
     (expected.transpose(1, 2) * weights).sum().backward()
     for tensor, reference in zip(one, other, strict=True):
         assert torch.allclose(tensor.grad, reference.grad, atol=1e-5)
+
+
+def without_gqa(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, scale=None, window_size=(-1, -1)):
+    """The signature of torch 2.11."""
+    return torch_varlen.varlen_attn(
+        *(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k), scale=scale, window_size=window_size, enable_gqa=True
+    )
+
+
+def test_a_torch_without_the_option_for_fewer_key_heads_is_called_without_it(monkeypatch):
+    varlen_on_cpu.use(monkeypatch)
+    expected = attention.run_kernel(*states(), bounds(), causal=True, scaling=None)
+    monkeypatch.setattr(attention, "varlen_attn", without_gqa)
+    monkeypatch.setattr(attention, "_TAKES_GQA", False)
+    assert torch.equal(attention.run_kernel(*states(), bounds(), causal=True, scaling=None), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_long_segments_by_one_call_each_have_the_output_and_gradients_of_the_kernel(dtype, monkeypatch):
+    calls = varlen_on_cpu.use(monkeypatch)
+    results = []
+    for is_long in (False, True):
+        monkeypatch.setattr(attention, "has_long_segments", lambda *_, is_long=is_long: is_long)
+        parts = states(key_heads=4, dtype=dtype)
+        output, _ = within_segments(torch.nn.Module(), *parts, None, segment_bounds=bounds(), is_causal=False)
+        output.float().square().sum().backward()
+        results.append((output, *(part.grad for part in parts)))
+    assert len(calls) == 1
+    for one, other in zip(*results, strict=True):
+        assert torch.allclose(one, other, atol=1e-5 if dtype == torch.float32 else 2e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_long"),
+    [
+        ({}, True),
+        ({"capability": (10, 0)}, True),
+        ({"capability": (8, 0)}, False),
+        ({"mean": 2047}, False),
+        ({"causal": True}, False),
+        ({"fa4": True}, False),
+    ],
+    ids=str,
+)
+def test_one_call_each_is_for_long_bidirectional_segments_on_hopper_without_fa4(changes, is_long, monkeypatch):
+    case = {"capability": (9, 0), "mean": 2048, "causal": False, "fa4": False} | changes
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: case["capability"])
+    monkeypatch.setattr(attention, "use_fa4", lambda _: case["fa4"])
+    with FakeTensorMode():
+        query = torch.empty(1, 4, 3 * case["mean"], 16, dtype=torch.bfloat16, device="cuda")
+        limits = Bounds((0, 100, case["mean"], 3 * case["mean"]), torch.zeros(4, dtype=torch.int32, device="cuda"))
+        assert attention.has_long_segments(query, limits, case["causal"]) == is_long
+        assert attention.can_run_kernel(query)
 
 
 def row_of(family: families.Family) -> dict:

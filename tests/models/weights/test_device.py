@@ -1,5 +1,7 @@
 """GPUs that PyTorch cannot use are an error that names driver and build, and a log begins with the device."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from helpers import tiny
@@ -147,3 +149,56 @@ def test_loading_the_agent_of_a_model_names_its_device_first(old_driver, monkeyp
 
 def test_an_agent_without_a_model_here_has_no_device():
     assert ScriptedSettings(actions=["press home"]).device() is None
+
+
+@pytest.fixture
+def fa4(monkeypatch):
+    """An installed flash-attn-4; the activations in a list."""
+    activations = []
+    device.use_fa4.cache_clear()
+    monkeypatch.setattr(device, "is_flash_attn_4_available", lambda: True)
+    monkeypatch.setattr(device.attention, "activate_flash_attention_impl", activations.append)
+    monkeypatch.setattr(device, "_attend", lambda: None)
+    yield activations
+    device.use_fa4.cache_clear()
+
+
+def test_flash_attention_4_is_activated_once_where_it_is_installed(fa4):
+    assert device.use_fa4((9, 0))
+    assert device.use_fa4((9, 0))
+    assert fa4 == ["FA4"]
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (8, 9), (12, 0)])
+def test_other_gpus_than_hopper_and_blackwell_of_data_centres_keep_flash_attention_2(fa4, capability):
+    assert not device.use_fa4(capability)
+    assert fa4 == []
+
+
+def test_without_the_package_or_in_an_older_torch_flash_attention_2_runs(fa4, monkeypatch):
+    monkeypatch.setattr(device, "is_flash_attn_4_available", lambda: False)
+    assert not device.use_fa4((9, 0))
+    device.use_fa4.cache_clear()
+    monkeypatch.setattr(device, "is_flash_attn_4_available", lambda: True)
+    monkeypatch.delattr(device.attention, "activate_flash_attention_impl")
+    assert not device.use_fa4((9, 0))
+
+
+def test_an_installation_that_fails_is_logged_and_flash_attention_2_is_restored(fa4, monkeypatch, caplog):
+    def fail():
+        raise ValueError("too many values to unpack (expected 2)")
+
+    monkeypatch.setattr(device, "_attend", fail)
+    monkeypatch.setattr(device.attention, "restore_flash_attention_impl", lambda: fa4.append("FA2"))
+    assert not device.use_fa4((9, 0))
+    assert not device.use_fa4((9, 0))
+    assert fa4 == ["FA4", "FA2"]
+    assert "FlashAttention-2 runs (ValueError: too many values" in caplog.text
+    assert caplog.text.count("flash-attn-4 is installed and fails") == 1
+
+
+@pytest.mark.parametrize(("capability", "flash"), [((9, 0), "FA4"), ((8, 0), "FA2")])
+def test_the_line_of_a_gpu_names_the_release_of_flash_attention(fa4, monkeypatch, capability, flash):
+    properties = SimpleNamespace(name="NVIDIA H200", total_memory=150e9, major=capability[0], minor=capability[1])
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    assert describe_device(torch.device("cuda")).endswith(f"attention: {flash}")

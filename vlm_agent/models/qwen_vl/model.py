@@ -240,10 +240,10 @@ class ReadsScreens(ReadsRows):
 
     def _pixels(self, patches: torch.Tensor) -> torch.Tensor:
         """Normalised patches (P, 3 * frames * patch * patch) for the vision tower; every frame is the same screen."""
-        mean, std = (to_device(values, patches.device).view(3, 1, 1, 1) for values in (self.image_mean, self.image_std))
-        frames = self.config.vision_config.temporal_patch_size
-        pixels = ((patches.unsqueeze(2) / 255 - mean) / std).expand(-1, -1, frames, -1, -1)
-        return pixels.flatten(1).to(seen_dtype(next(self.vision.parameters())))
+        mean, std = (to_device(values, patches.device).view(3, 1, 1) for values in (self.image_mean, self.image_std))
+        pixels = (patches / 255).sub_(mean).div_(std).to(seen_dtype(next(self.vision.parameters())))
+        frames = self.config.vision_config.temporal_patch_size  # copied last, in the dtype of the tower
+        return pixels.unsqueeze(2).expand(-1, -1, frames, -1, -1).flatten(1)
 
 
 class Qwen2VLForConditionalGeneration(ReadsScreens, transformers.Qwen2VLForConditionalGeneration):

@@ -6,22 +6,28 @@ into main memory. So GPUs are looked for without PyTorch, too: in the driver's f
 nvidia-smi. To use the CPU of a machine with GPUs, hide them: `CUDA_VISIBLE_DEVICES=`.
 """
 
+import logging
 import os
 import re
 import shutil
 import subprocess
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import MethodType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import torch
 from torch import nn
-from torch.nn import functional
+from torch.nn import attention, functional
+from torch.nn.attention.varlen import varlen_attn
+from transformers.utils import is_flash_attn_4_available
 
 from vlm_agent.errors import UserError
+from vlm_agent.files.installation import install_line
 from vlm_agent.recipe.model import Quantisation
 
+_LOG = logging.getLogger(__name__)
 _ROOT = Path("/")
 _HIDDEN = ("", "-1", "NoDevFiles")
 """Values of CUDA_VISIBLE_DEVICES that hide every GPU; Slurm sets the last in jobs without GPUs."""
@@ -57,15 +63,54 @@ def model_device() -> torch.device:
 
 
 def describe_device(device: torch.device) -> str:
-    """One line for a log: the device, and PyTorch's build."""
+    """One line for a log: the device, PyTorch's build, and on a GPU the release of FlashAttention that is active."""
     if device.type != "cuda":
         hidden = ", GPUs are hidden" if installed_gpus(_ROOT).names else ""
         return f"device: CPU, {torch.get_num_threads()} threads{hidden}; PyTorch {torch.__version__}"
     properties = torch.cuda.get_device_properties(device)
+    flash = "FA4" if use_fa4((properties.major, properties.minor)) else "FA2"
     return (
         f"device: {properties.name}, {properties.total_memory / 1e9:.0f} GB; PyTorch {torch.__version__}, "
-        f"CUDA {torch.version.cuda}"
+        f"CUDA {torch.version.cuda}; attention: {flash}"
     )
+
+
+_FA4_CAPABILITIES = (9, 10)
+"""The major compute capabilities that PyTorch lets FlashAttention-4 run on: Hopper, and Blackwell of data centres."""
+
+
+@cache
+def use_fa4(capability: tuple[int, int]) -> bool:
+    """Activates FlashAttention-4 in PyTorch's flash attention, for the whole process, where it is installed
+    (`flash-attn-4`), this PyTorch has it and a GPU of `capability` runs it. Returns whether it is active.
+
+    An installation that fails on a small row is logged, and FlashAttention-2 runs: many releases return other results
+    than this PyTorch reads.
+    """
+    activate = getattr(attention, "activate_flash_attention_impl", None)
+    if activate is None or capability[0] not in _FA4_CAPABILITIES or not is_flash_attn_4_available():
+        return False
+    try:
+        activate("FA4")
+        _attend()
+    except Exception as error:  # noqa: BLE001 (its compiler's errors share no base class)
+        attention.restore_flash_attention_impl()
+        _LOG.warning(
+            "flash-attn-4 is installed and fails, so FlashAttention-2 runs (%s: %s); install the release of the "
+            "package's extra: %s",
+            *(type(error).__name__, error, install_line("gpu")),
+        )
+        return False
+    return True
+
+
+def _attend() -> None:
+    """Variable-length attention of a small row on the GPU, forward and backward."""
+    with torch.inference_mode(False), torch.enable_grad():
+        row = torch.ones(128, 1, 128, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+        bounds = torch.tensor([0, 128], device="cuda", dtype=torch.int32)
+        output = varlen_attn(row, row, row, bounds, bounds, 128, 128, window_size=(-1, 0))
+        torch.autograd.grad(cast("torch.Tensor", output).sum(), row)
 
 
 def installed_gpus(root: Path = _ROOT) -> InstalledGpus:
