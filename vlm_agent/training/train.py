@@ -30,6 +30,7 @@ from vlm_agent.training.engine import (
     Engine,
     Place,
     adapt,
+    checkpoint_activations,
     describe,
     engine_of,
     load,
@@ -101,6 +102,7 @@ def _train(
     set_seed(recipe.seed)
     base = load_base(recipe, data, run)
     model = adapt(base, recipe, place)
+    checkpointed = checkpoint_activations(model, data, place, console)  # ranks
     parameters = total_parameters(model)  # before ZeRO-3 divides them
     if is_first_rank():
         for note in family_of(base.config).notes(base):
@@ -120,7 +122,7 @@ def _train(
     rows = rows_of(stream, first, data.steps, recipe, place)  # draws a number, so before the random state is restored
     if newest is not None:
         checkpoints.resume(newest, engine)
-    meter = Meter(place.device, known_flops(data), peak_flops(place.device, place.bf16))
+    meter = Meter(place.device, known_flops(data, checkpointed), peak_flops(place.device, place.bf16))
     with trackers(recipe) as logs:
         journal = Journal(run, first, data.steps, console, logs)
         parts = Parts(engine, rows, meter, validation, checkpoints, journal, preemption)
@@ -200,10 +202,10 @@ def is_first_rank() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def known_flops(data: DataModule) -> TrainingFlops | None:
+def known_flops(data: DataModule, checkpointed: int) -> TrainingFlops | None:
     """None for a model whose cost is unknown: its log lines have no FLOPs."""
     try:
-        return data.flops
+        return data.flops(checkpointed)
     except UnknownCostError:
         return None
 

@@ -217,7 +217,7 @@ def train(name: str, device: torch.device) -> dict:
     model = model.to(device)
     model.activation_checkpointing_enable()
     base = without_adapter(model).config
-    flops = TrainingFlops(family_of(base).cost(base), TrainedParts(), rank=4, checkpointing=True)
+    flops = TrainingFlops(family_of(base).cost(base), TrainedParts(), rank=4, checkpointed=2)
     figures, forward, waits = {}, [], {}
     # `forward` runs once more in the backward pass for layers, not for the model.
     model.register_forward_hook(lambda *_: forward.append((SecondDevice.reads, SecondDevice.waits.total())))
