@@ -145,7 +145,8 @@ class Parts:
 
 
 def run_steps(parts: Parts, training: TrainingRecipe, first: int, steps: int) -> None:
-    """The steps after `first`, up to `steps` or a stop signal. All ranks meet in the lines marked with ranks."""
+    """The steps after `first`, up to `steps` or a stop signal. All ranks meet in the lines marked with ranks: in a
+    step twice, and in the mean of the gradients."""
     engine, meter, step = parts.engine, parts.meter, first
     engine.network.train()
     if parts.checkpoints.lacks_validation(first):  # ranks
@@ -164,17 +165,18 @@ def run_steps(parts: Parts, training: TrainingRecipe, first: int, steps: int) ->
                 engine.backward(output.loss * ranks.count())  # ranks, in the last batch: mean of the gradients
             losses.append((output.loss.detach(), batch["about"]))
             meter.count(batch, output)
-        check_finite(losses, step - 1, engine.clip(training.max_grad_norm))  # ranks; waits for the device
+        numbers = (parts.preemption.number, parts.checkpoints.is_old)
+        signal, is_old = check_finite(losses, step - 1, engine.clip(training.max_grad_norm), numbers)  # ranks; waits
         engine.step()  # ranks, under DeepSpeed
         engine.model.zero_grad()
 
-        stops = parts.preemption.stops(step, steps)  # ranks
+        stops = parts.preemption.stops(step, steps, signal)
         if step == 1 or step % training.log_steps == 0:
             parts.journal.log(step, meter.read() | engine.figures())  # ranks; waits for the device
         is_due = training.validation is not None and (step % training.validation.steps == 0 or step == steps)
         # The sender of a signal may not wait for a validation; the resumed run begins with it.
         figures = validate(parts, step) if is_due and not stops else None  # ranks
-        if parts.checkpoints.is_due(step, steps, figures) or stops:  # ranks
+        if parts.checkpoints.is_due(step, steps, figures, bool(is_old)) or stops:  # ranks, after a validation
             parts.checkpoints.save(step, engine)  # ranks
         if stops:
             break
