@@ -22,11 +22,12 @@ from benchmarks.training.measure import BETAS, LEARNING_RATE, WEIGHT_DECAY
 from benchmarks.training.road import Run
 from vlm_agent.models import attention
 from vlm_agent.training.dry_run.memory import CUDA_BYTES
+from vlm_agent.training.engine import checkpoint_layers
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     train_step.add_shape(parser)
-    parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing")
+    train_step.add_checkpointing(parser)
     parser.add_argument("--dropout", type=float, default=0.05, help="of LoRA (default 0.05)")
 
 
@@ -40,8 +41,7 @@ def measure(options: argparse.Namespace) -> dict:
         fill(run.model)
         row, items = train_step.make_row(run, episodes, 0)
         calls = {way: attention_calls(run, row, way) for way in ATTENTION}
-        if options.checkpointing:
-            run.model.activation_checkpointing_enable()
+        checkpoint_layers(run.model, options.checkpointing)
         trained = [parameter for parameter in run.model.parameters() if parameter.requires_grad]
         run.optimizer = torch.optim.AdamW(trained, LEARNING_RATE, BETAS, weight_decay=WEIGHT_DECAY, foreach=True)
         with like_a_gpu():

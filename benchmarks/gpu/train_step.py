@@ -38,14 +38,16 @@ from vlm_agent.models.qwen_vl import vision_kernels
 from vlm_agent.recipe.model import Lora, TrainedParts
 from vlm_agent.training.dry_run.hardware import gpu_of_device
 from vlm_agent.training.dry_run.memory import SHARDINGS, spread, weigh
+from vlm_agent.training.engine import checkpoint_layers
 
 DTYPE = torch.bfloat16
+ALL_LAYERS = 10**6
 UNDO = ("patches", "windows", "adapters", "varlen", "tower_width", "screens", "fa4")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shape(parser)
-    parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing")
+    add_checkpointing(parser)
     parser.add_argument("--dropout", type=float, default=0.05, help="of LoRA (default 0.05)")
     parser.add_argument("--undo", nargs="+", choices=UNDO, default=[], help="faster operations to leave out")
     parser.add_argument("--compile", action="store_true", help="decoder layers by torch.compile; the package does not")
@@ -60,14 +62,18 @@ def add_shape(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--episodes", type=int, default=12, metavar="N", help="different episodes (default 12)")
 
 
+def add_checkpointing(parser: argparse.ArgumentParser) -> None:
+    words = "gradient checkpointing of the lowest N layers (default without N: of all)"
+    parser.add_argument("--checkpointing", nargs="?", type=int, const=ALL_LAYERS, default=0, metavar="N", help=words)
+
+
 def measure(options: argparse.Namespace) -> dict:
     run, episodes = prepare(options)
     set_dropout(run.model, options.dropout)
     undo(run.model, options.undo)
     if options.compile:
         compile_layers(run.model)
-    if options.checkpointing:
-        run.model.activation_checkpointing_enable()
+    checkpoint_layers(run.model, options.checkpointing)
     rows = [make_row(run, episodes, number) for number in range(options.warm_up + options.steps)]
     if options.device == "cuda":
         torch.cuda.reset_peak_memory_stats()
@@ -79,7 +85,8 @@ def measure(options: argparse.Namespace) -> dict:
         wait_for(options.device)
     tokens = sum(row["input_ids"].numel() for row, _ in timed)
     config = run.model.get_base_model().config
-    flops = TrainingFlops(family_of(config).cost(config), trained_parts(run.shape), LORA_RANK, options.checkpointing)
+    cost = family_of(config).cost(config)
+    flops = TrainingFlops(cost, trained_parts(run.shape), LORA_RANK, min(options.checkpointing, cost.layers))
     work = flops.of(sum((workload(run, row, items) for row, items in timed), NO_WORK))
     peak = peak_flops(options.device)
     largest = max(rows, key=lambda row: row[0]["input_ids"].numel())
@@ -189,7 +196,8 @@ def estimate(run: Run, row: dict[str, torch.Tensor], items: int, options: argpar
     held = spread(weights, next(sharding for sharding in SHARDINGS if sharding.stage == 0), 1, bf16=True).total
     lora = Lora(rank=LORA_RANK, dropout=options.dropout)
     precision, cost = Precision(bf16=True, frozen_bf16=True), family_of(base.config).cost(base.config)
-    return held + cost.activation_bytes(workload(run, row, items), train, lora, precision, options.checkpointing)
+    checkpointed = min(options.checkpointing, cost.layers)
+    return held + cost.activation_bytes(workload(run, row, items), train, lora, precision, checkpointed)
 
 
 def kernels(run: Run, row: tuple[dict[str, torch.Tensor], int], options: argparse.Namespace) -> list[dict]:

@@ -58,8 +58,11 @@ def test_the_dry_run_estimates_the_memory_of_a_step_within_a_tenth(memory):
 
 
 @pytest.mark.slow
-def test_the_dry_run_estimates_the_memory_of_a_step_without_checkpointing_within_a_tenth(tmp_path):
-    figures = run(tmp_path, "memory", "--shape", "qwen_7b_head", "--episodes", "2")
+@pytest.mark.parametrize("checkpointed", ["0", "3", "7"])
+def test_the_dry_run_estimates_the_memory_of_a_step_with_some_layers_checkpointed_within_a_tenth(
+    tmp_path, checkpointed
+):
+    figures = run(tmp_path, "memory", "--shape", "qwen_7b_head", "--episodes", "2", "--checkpointing", checkpointed)
     assert figures["peak_over_estimate"] == pytest.approx(1, abs=0.1)
 
 

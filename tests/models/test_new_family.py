@@ -83,7 +83,7 @@ def test_it_trains_resumes_is_estimated_and_evaluated(shards, tmp_path, monkeypa
 
 
 def check_resume(path: Path, monkeypatch) -> None:
-    def fail(preemption, step, steps):
+    def fail(preemption, step, steps, number):
         if step == 3:
             raise InterruptedError("between two checkpoints")
         return False

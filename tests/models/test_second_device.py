@@ -38,7 +38,7 @@ def test_an_agent_answers_the_same_on_another_device(name, there):
 @every_family
 def test_a_step_waits_for_the_device_once_to_check_that_losses_and_gradients_are_finite(name, there):
     """Forward, backward, meter, clipping, update. A copy to a GPU waits, too, unless it is asynchronous."""
-    assert there[name]["train"]["waits"] == {"forward": 0, "step": {"_local_scalar_dense": 1}}
+    assert there[name]["train"]["waits"] == {"forward": 0, "step": {"tolist": 1}}
 
 
 def test_the_device_counts_what_makes_a_gpu_wait():

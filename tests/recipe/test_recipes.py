@@ -135,18 +135,18 @@ def test_every_other_command_of_ours_has_options_that_exist_and_the_recipes_own_
 
 
 @pytest.fixture(scope="module")
-def dry_run_of(folder):
-    """The dry run of a recipe by name, made once."""
-    return cache(lambda name: recipe_costs.dry_run_of(name, folder))
+def dry_runs_of(folder):
+    """The dry runs of a recipe by name, made once."""
+    return cache(lambda name: recipe_costs.dry_runs_of(name, folder))
 
 
 @pytest.mark.parametrize("name", recipe_costs.MACHINES)
-def test_the_cost_in_a_header_equals_the_dry_run_on_its_machine(name, dry_run_of):
+def test_the_cost_in_a_header_equals_the_dry_run_on_its_machine(name, dry_runs_of):
     path = ROOT / "recipes" / f"{name}.yaml"
     (command,) = [words for words, _ in ours(path, "train") if "--dry-run" in words]
     options, _ = make_parser().parse_known_args(command)
     assert (options.gpu, options.gpus) == recipe_costs.MACHINES[name][0]
-    assert recipe_costs.cost_lines(name, dry_run_of(name)).strip() in header(path)
+    assert recipe_costs.cost_lines(name, dry_runs_of(name)).strip() in header(path)
 
 
 WITHOUT_THOUGHTS = [name for name in recipe_costs.MACHINES if name not in recipe_costs.ON_AITZ]
@@ -155,8 +155,8 @@ WITHOUT_THOUGHTS = [name for name in recipe_costs.MACHINES if name not in recipe
 @pytest.mark.parametrize(
     "name", [name for name in WITHOUT_THOUGHTS if not name.startswith("auto_ui") and name not in recipe_costs.ON_HTML]
 )
-def test_the_head_is_a_five_hundredth_of_a_step_because_few_tokens_have_a_label(name, dry_run_of):
-    dry = dry_run_of(name)
+def test_the_head_is_a_five_hundredth_of_a_step_because_few_tokens_have_a_label(name, dry_runs_of):
+    dry = dry_runs_of(name)[0]
     weights = max(dry.parameters["head"]["frozen"], dry.parameters["embeddings"]["frozen"])  # one of both where tied
     forward_and_backward = 4 * weights * dry.step.supervised
     assert 0 < forward_and_backward < dry.step.work.model / 500
@@ -184,7 +184,7 @@ def test_the_dry_run_of_a_header_works_as_it_is_typed(folder, capsys):
     config = str(ROOT / "recipes/forkme.yaml")
     assert main(["train", "--config", config, "--dry-run", "--gpu", "4090", "--gpus", "1", *keys]) == 0
     printed = capsys.readouterr().out
-    for words in ("Parameters, M", "on 1 x 4090 at 30% MFU", "Memory a GPU, GB (4090: 24)"):
+    for words in ("Parameters, M", "31 of 36 layers (estimate 20.9 of 24.0 GB)", "Memory a GPU, GB (4090: 24)"):
         assert words in printed
 
 

@@ -42,10 +42,10 @@ def run(*arguments):
     gathered.clear()
     run_steps(*arguments)
 
-def stop(self, step, steps):
-    if step == int(sys.argv[2]) and os.environ["RANK"] == "1":
+def stop(self, step, steps, number):
+    if step == int(sys.argv[2]) - 1 and os.environ["RANK"] == "1":
         os.kill(os.getpid(), signal.SIGUSR1)
-    return stops(self, step, steps)
+    return stops(self, step, steps, number)
 
 train.run_steps, Preemption.stops = run, stop
 status = main(["train", "--config", sys.argv[1]])
@@ -53,7 +53,7 @@ if gathered:
     Path(sys.argv[1]).with_suffix(".gathered").write_text(str(max(gathered)))
 sys.exit(status)
 """
-"""One rank of a run. Rank 1 sends itself SIGUSR1 after the step of the second argument. The largest number of weights
+"""One rank of a run. Rank 1 sends itself SIGUSR1 before the step of the second argument. The largest number of weights
 that were gathered at a time during training is written next to the recipe."""
 
 

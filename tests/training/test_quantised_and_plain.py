@@ -26,10 +26,10 @@ from vlm_agent.cli import main
 
 stops = Preemption.stops
 
-def stop(self, step, steps):
-    if step == 3:
+def stop(self, step, steps, number):
+    if step == 2:  # takes effect after the next
         os.kill(os.getpid(), signal.SIGTERM)
-    return stops(self, step, steps)
+    return stops(self, step, steps, number)
 
 def slow_seal(*arguments):
     os.kill(os.getpid(), signal.SIGTERM)  # sent again, to who seems to hang

@@ -109,12 +109,12 @@ def test_a_dry_run_counts_the_flops_of_the_tokens_and_no_vision(shards):
     module = data(shards)
     result = dry_run(module, Target(find_gpu("a100-80"), 1))
     assert set(result.parameters) == {"embeddings", "language_model", "norm", "head"}
-    load, shape = result.reads.load, module.flops.cost.decoder
+    load, shape = result.reads.load, module.cost.decoder
     assert load.tokens == sum(len(module.sentences.build(episode)) for episode in EPISODES)
     maps = sum(inputs * outputs for inputs, outputs in (*shape.first_maps, *shape.later_maps)) * shape.layers
     pairs = 12 * shape.query_width * load.pairs * shape.layers
     # trained in full, embeddings too: 6 operations a weight and token
-    assert module.flops.of(load).model == pytest.approx(
+    assert module.flops(0).of(load).model == pytest.approx(
         6 * maps * load.tokens + pairs + 6 * shape.hidden * shape.vocabulary * load.supervised
     )
 

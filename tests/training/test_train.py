@@ -474,10 +474,10 @@ from vlm_agent.training.loop.preemption import Preemption
 
 stops = Preemption.stops
 
-def kill(self, step, steps):
+def kill(self, step, steps, number):
     if step == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
-    return stops(self, step, steps)
+    return stops(self, step, steps, number)
 
 Preemption.stops = kill
 module.train(read_recipe(Path(sys.argv[1])), Console())

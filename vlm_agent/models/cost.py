@@ -30,7 +30,8 @@ in bfloat16, else 4):
     attention     e (2q + 2k)  queries, keys, values, output; and 4 bytes a head
     MLP           3 e i        gate, its activation, up
 
-With gradient checkpointing a layer keeps its input alone, and one layer at a time the rest.
+With gradient checkpointing a layer keeps its input alone. The lowest layers are checkpointed first: the backward pass
+reaches them when the layers above have freed theirs, so one of them at a time keeps the rest in that place.
 """
 
 from collections import Counter
@@ -136,26 +137,31 @@ class CostModel(Protocol):
         values, which would wait for a GPU.
         """
 
-    def flops(self, load: Workload, train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
+    @property
+    def layers(self) -> int:
+        """The layers of the language model; gradient checkpointing takes the lowest `checkpointed` of them, and with
+        any of them every layer of a vision tower that trains."""
+
+    def flops(self, load: Workload, train: TrainedParts, rank: int, checkpointed: int) -> Flops:
         """The FLOPs of a training step's forward and backward passes. `rank` is LoRA's."""
 
     def activation_bytes(
-        self, load: Workload, train: TrainedParts, lora: Lora, precision: Precision, checkpointing: bool
+        self, load: Workload, train: TrainedParts, lora: Lora, precision: Precision, checkpointed: int
     ) -> int:
         """The most that one batch keeps for its backward pass: an estimate."""
 
 
 @dataclass(frozen=True)
 class TrainingFlops:
-    """The FLOPs of one model trained one way. `rank` is LoRA's."""
+    """The FLOPs of one model trained one way. `rank` is LoRA's. `checkpointed`: as in `CostModel.layers`."""
 
     cost: CostModel
     train: TrainedParts
     rank: int
-    checkpointing: bool
+    checkpointed: int
 
     def of(self, load: Workload) -> Flops:
-        return self.cost.flops(load, self.train, self.rank, self.checkpointing)
+        return self.cost.flops(load, self.train, self.rank, self.checkpointed)
 
 
 def causal_pairs(lengths: ArrayLike) -> int:
@@ -251,6 +257,10 @@ class DecoderOnlyCost(CostModel):
         """`config`: of the language model. Raises what `decoder_shape` raises."""
         self.decoder = decoder_shape(config)
 
+    @property
+    def layers(self) -> int:
+        return self.decoder.layers
+
     def trained_parts(self, train: TrainedParts) -> TrainedParts:
         """`train` without parts that the model does not have."""
         return train
@@ -275,25 +285,25 @@ class DecoderOnlyCost(CostModel):
             screens=Counter(map(tuple, batch["screen_sizes"])),  # pinning memory turns tuples into lists
         )
 
-    def flops(self, load: Workload, train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
-        train = self.trained_parts(train)
+    def flops(self, load: Workload, train: TrainedParts, rank: int, checkpointed: int) -> Flops:
+        train, again = self.trained_parts(train), checkpointed > 0
         reached = {train.vision, train.projector, train.embeddings} != {"frozen"}
-        language = decoder_flops(self.decoder, train, rank, load, reached, checkpointing)
-        screens = (self.screen_flops(size, train, rank, checkpointing) * count for size, count in load.screens.items())
+        language = decoder_flops(self.decoder, train, rank, load, reached, checkpointed)
+        screens = (self.screen_flops(size, train, rank, again) * count for size, count in load.screens.items())
         return sum(screens, language)
 
     def activation_bytes(
-        self, load: Workload, train: TrainedParts, lora: Lora, precision: Precision, checkpointing: bool
+        self, load: Workload, train: TrainedParts, lora: Lora, precision: Precision, checkpointed: int
     ) -> int:
-        train, screens = self.trained_parts(train), load.screens.items()
-        vision = sum(self.screen_bytes(size, train, precision, checkpointing) * count for size, count in screens)
-        language = decoder_bytes(self.decoder, train, lora, precision, load.tokens, checkpointing)
+        train, screens, again = self.trained_parts(train), load.screens.items(), checkpointed > 0
+        vision = sum(self.screen_bytes(size, train, precision, again) * count for size, count in screens)
+        language = decoder_bytes(self.decoder, train, lora, precision, load.tokens, checkpointed)
         language += logit_bytes(self.decoder.vocabulary, precision, load.supervised)
         return round(language + vision if train.vision != "frozen" else max(language, vision))
 
 
 def decoder_flops(
-    decoder: DecoderShape, train: TrainedParts, rank: int, load: Workload, reached: bool, checkpointing: bool
+    decoder: DecoderShape, train: TrainedParts, rank: int, load: Workload, reached: bool, checkpointed: int
 ) -> Flops:
     """The FLOPs of the language model, head included. `reached`: its input needs a gradient."""
     kind, rows = train.language_model, load.tokens
@@ -307,7 +317,7 @@ def decoder_flops(
     layers = lowest + others + later + attention
     above = inner or train.norm != "frozen"
     head = linear_flops([(decoder.hidden, decoder.vocabulary)], load.supervised, train.head, rank, above)
-    again = Flops(recomputed=layers.forward if checkpointing and inner else 0)
+    again = Flops(recomputed=layers.forward * checkpointed / decoder.layers if inner else 0)
     return layers + head + again + _adapted_embeddings(decoder, train, rank, rows)
 
 
@@ -318,15 +328,14 @@ def _adapted_embeddings(decoder: DecoderShape, train: TrainedParts, rank: int, r
 
 
 def decoder_bytes(
-    decoder: DecoderShape, train: TrainedParts, lora: Lora, precision: Precision, tokens: int, checkpointing: bool
+    decoder: DecoderShape, train: TrainedParts, lora: Lora, precision: Precision, tokens: int, checkpointed: int
 ) -> int:
     """Activations of the language model's layers."""
     one = tokens * layer_bytes(decoder, train, lora, precision)
     if {train.vision, train.projector, train.embeddings, train.language_model} == {"frozen"}:
         return one  # nothing below the head needs a gradient, so no layer keeps anything
-    if not checkpointing:
-        return decoder.layers * one
-    return decoder.layers * tokens * decoder.hidden * (2 if precision.frozen_bf16 else 4) + one
+    inputs = checkpointed * tokens * decoder.hidden * (2 if precision.frozen_bf16 else 4)
+    return inputs + max(decoder.layers - checkpointed, 1) * one
 
 
 def layer_bytes(decoder: DecoderShape, train: TrainedParts, lora: Lora, precision: Precision) -> int:

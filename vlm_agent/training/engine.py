@@ -23,10 +23,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 from transformers import PreTrainedModel
 from transformers.integrations.deepspeed import HfDeepSpeedConfig
+from transformers.modeling_layers import GradientCheckpointingLayer
 
-from vlm_agent.errors import TrainingError
+from vlm_agent.errors import RecipeError, TrainingError
 from vlm_agent.models.build import build
-from vlm_agent.models.family import saved_family
+from vlm_agent.models.cost import UnknownCostError
+from vlm_agent.models.family import family_of, saved_family
 from vlm_agent.models.run_layout import BASE_FOLDER
 from vlm_agent.models.weights.adapters import (
     ADAPTER_WEIGHTS,
@@ -39,6 +41,7 @@ from vlm_agent.models.weights.precision import has_bf16, model_device
 from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.data.data_module import DataModule, unwritable_report
+from vlm_agent.training.dry_run.memory import demand_of, empty_model, layers_in_words, part_of
 from vlm_agent.training.loop import ranks
 from vlm_agent.training.loop.optimizers import optimizer_of
 from vlm_agent.training.loop.preemption import leave_stopping_to_parent
@@ -198,10 +201,64 @@ def adapt(base: PreTrainedModel, recipe: Recipe, place: Place) -> PreTrainedMode
     in_bf16 = recipe.training.deepspeed is not None and place.bf16
     dtype = torch.bfloat16 if in_bf16 else torch.float32
     model = choose_trained_weights(base, recipe.model.train, recipe.model.lora, dtype)
-    if recipe.training.gradient_checkpointing:
-        model.activation_checkpointing_enable()
     model.config.use_cache = False
     return model
+
+
+def checkpoint_activations(model: PreTrainedModel | PeftModel, data: DataModule, place: Place, console: Console) -> int:
+    """Gradient checkpointing as the recipe asks for it; returns how many layers of the language model it takes. A
+    collective. Raises what `fewest_layers` raises."""
+    if not (wanted := data.recipe.training.gradient_checkpointing):
+        return 0
+    if wanted == "auto":
+        checkpoint_layers(model, count := fewest_layers(data, place, console))
+        return count
+    model.activation_checkpointing_enable()
+    return len(decoder_layers(model))
+
+
+def gpu_memory(device: torch.device) -> int | None:
+    """Bytes, those in use included; None for a CPU, whose memory is not estimated."""
+    return torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else None
+
+
+def fewest_layers(data: DataModule, place: Place, console: Console) -> int:
+    """The layers that the memory of the GPUs demands to checkpoint: the greatest number of all ranks; 0 on CPUs. Rank 0
+    prints it. Raises RecipeError where the memory of the run cannot be estimated."""
+    from vlm_agent.training.zero import sharding_of  # it builds on this module
+
+    memory = gpu_memory(place.device)
+    if memory is None:
+        return 0
+    recipe, gpus = data.recipe, ranks.count()
+    try:
+        demand = demand_of(empty_model(data.config, recipe.model), recipe, data.largest_row(), place.bf16)
+    except (RecipeError, UnknownCostError) as error:
+        raise RecipeError(
+            f"training.gradient_checkpointing: auto needs an estimate of the memory; set it to true or false: {error}"
+        ) from None
+    sharding = sharding_of(recipe)
+    count = ranks.highest(demand.layers(sharding, gpus, memory))
+    needed = demand.total(sharding, gpus, count)
+    if ranks.number() == 0:
+        line = layers_in_words(count, demand.cost.layers, needed, memory)
+        console.print(f"gradient checkpointing: {line}", highlight=False)
+    return count
+
+
+def checkpoint_layers(model: PreTrainedModel | PeftModel, count: int) -> None:
+    """Gradient checkpointing of the lowest `count` layers of the language model; with any of them, of all layers of
+    the other parts."""
+    if count:
+        model.activation_checkpointing_enable()
+    for layer in decoder_layers(model)[count:]:
+        layer.gradient_checkpointing = False
+
+
+def decoder_layers(model: nn.Module) -> list[GradientCheckpointingLayer]:
+    """The layers of the language model, lowest first."""
+    decoder = part_of(model, family_of(cast(Any, model).config).parts["language_model"])
+    return [layer for layer in decoder.modules() if isinstance(layer, GradientCheckpointingLayer)]
 
 
 def total_parameters(model: nn.Module) -> dict[str, int]:

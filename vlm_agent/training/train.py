@@ -30,6 +30,7 @@ from vlm_agent.training.engine import (
     Engine,
     Place,
     adapt,
+    checkpoint_activations,
     describe,
     engine_of,
     load,
@@ -101,6 +102,7 @@ def _train(
     set_seed(recipe.seed)
     base = load_base(recipe, data, run)
     model = adapt(base, recipe, place)
+    checkpointed = checkpoint_activations(model, data, place, console)  # ranks
     parameters = total_parameters(model)  # before ZeRO-3 divides them
     if is_first_rank():
         for note in family_of(base.config).notes(base):
@@ -120,7 +122,7 @@ def _train(
     rows = rows_of(stream, first, data.steps, recipe, place)  # draws a number, so before the random state is restored
     if newest is not None:
         checkpoints.resume(newest, engine)
-    meter = Meter(place.device, known_flops(data), peak_flops(place.device, place.bf16))
+    meter = Meter(place.device, known_flops(data, checkpointed), peak_flops(place.device, place.bf16))
     with trackers(recipe) as logs:
         journal = Journal(run, first, data.steps, console, logs)
         parts = Parts(engine, rows, meter, validation, checkpoints, journal, preemption)
@@ -143,7 +145,8 @@ class Parts:
 
 
 def run_steps(parts: Parts, training: TrainingRecipe, first: int, steps: int) -> None:
-    """The steps after `first`, up to `steps` or a stop signal. All ranks meet in the lines marked with ranks."""
+    """The steps after `first`, up to `steps` or a stop signal. All ranks meet in the lines marked with ranks: in a
+    step twice, and in the mean of the gradients."""
     engine, meter, step = parts.engine, parts.meter, first
     engine.network.train()
     if parts.checkpoints.lacks_validation(first):  # ranks
@@ -162,17 +165,18 @@ def run_steps(parts: Parts, training: TrainingRecipe, first: int, steps: int) ->
                 engine.backward(output.loss * ranks.count())  # ranks, in the last batch: mean of the gradients
             losses.append((output.loss.detach(), batch["about"]))
             meter.count(batch, output)
-        check_finite(losses, step - 1, engine.clip(training.max_grad_norm))  # ranks; waits for the device
+        numbers = (parts.preemption.number, parts.checkpoints.is_old)
+        signal, is_old = check_finite(losses, step - 1, engine.clip(training.max_grad_norm), numbers)  # ranks; waits
         engine.step()  # ranks, under DeepSpeed
         engine.model.zero_grad()
 
-        stops = parts.preemption.stops(step, steps)  # ranks
+        stops = parts.preemption.stops(step, steps, signal)
         if step == 1 or step % training.log_steps == 0:
             parts.journal.log(step, meter.read() | engine.figures())  # ranks; waits for the device
         is_due = training.validation is not None and (step % training.validation.steps == 0 or step == steps)
         # The sender of a signal may not wait for a validation; the resumed run begins with it.
         figures = validate(parts, step) if is_due and not stops else None  # ranks
-        if parts.checkpoints.is_due(step, steps, figures) or stops:  # ranks
+        if parts.checkpoints.is_due(step, steps, figures, bool(is_old)) or stops:  # ranks, after a validation
             parts.checkpoints.save(step, engine)  # ranks
         if stops:
             break
@@ -200,10 +204,10 @@ def is_first_rank() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def known_flops(data: DataModule) -> TrainingFlops | None:
+def known_flops(data: DataModule, checkpointed: int) -> TrainingFlops | None:
     """None for a model whose cost is unknown: its log lines have no FLOPs."""
     try:
-        return data.flops
+        return data.flops(checkpointed)
     except UnknownCostError:
         return None
 

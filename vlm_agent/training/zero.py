@@ -15,6 +15,7 @@ from vlm_agent.errors import RecipeError
 from vlm_agent.files.installation import install_line
 from vlm_agent.models.weights.adapters import state_for_saving
 from vlm_agent.recipe.run import Recipe
+from vlm_agent.training.dry_run.memory import SHARDINGS, Sharding
 from vlm_agent.training.engine import Engine, Place
 from vlm_agent.training.loop import ranks
 
@@ -77,6 +78,23 @@ def read_deepspeed(path: Path, recipe: Recipe) -> dict[str, Any]:
             "keeps them whole on every GPU"
         )
     return config
+
+
+def sharding_of(recipe: Recipe) -> Sharding:
+    """How the recipe spreads the model over GPUs, by DeepSpeed's defaults where its file has no value. Raises what
+    `read_deepspeed` raises."""
+    path = recipe.training.deepspeed_file
+    if path is None:
+        return SHARDINGS[0]
+    zero = read_deepspeed(path, recipe).get("zero_optimization", {})
+    stage, bucket = zero.get("stage", 0), zero.get("reduce_bucket_size", 5 * 10**8)
+    return Sharding(
+        path.stem,
+        stage,
+        offload={"offload_param", "offload_optimizer"} <= zero.keys(),
+        bucket=None if bucket == "auto" else int(bucket),
+        live=int(zero.get("stage3_max_live_parameters", 10**9)) if stage == 3 else 0,
+    )
 
 
 def start(recipe: Recipe) -> None:

@@ -217,14 +217,14 @@ def train(name: str, device: torch.device) -> dict:
     model = model.to(device)
     model.activation_checkpointing_enable()
     base = without_adapter(model).config
-    flops = TrainingFlops(family_of(base).cost(base), TrainedParts(), rank=4, checkpointing=True)
+    flops = TrainingFlops(family_of(base).cost(base), TrainedParts(), rank=4, checkpointed=2)
     figures, forward, waits = {}, [], {}
     # `forward` runs once more in the backward pass for layers, not for the model.
     model.register_forward_hook(lambda *_: forward.append((SecondDevice.reads, SecondDevice.waits.total())))
     journal = SimpleNamespace(log=lambda _, line: figures.update(line), close=lambda _: None)
     # The loop asks this between the update and the log line.
-    preemption = SimpleNamespace(stops=lambda *_: waits.update(SecondDevice.waits))
-    checkpoints = SimpleNamespace(lacks_validation=lambda _: False, is_due=lambda *_: False)
+    preemption = SimpleNamespace(number=0, stops=lambda *_: waits.update(SecondDevice.waits))
+    checkpoints = SimpleNamespace(is_old=False, lacks_validation=lambda _: False, is_due=lambda *_: False)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     engine = Engine(model, torch.optim.AdamW(trained, foreach=False), Place(device, bf16=False))
     rows, meter = iter([send_to_device(batch, device)]), Meter(device, flops, None)

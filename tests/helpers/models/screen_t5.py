@@ -193,15 +193,17 @@ class ScreenT5Cost:
     def __init__(self, config: ScreenT5Config):
         self._width, self._weights = config.d_model, 12 * config.d_model**2 * config.num_layers
 
+    layers = 1
+
     def workload(self, batch: Mapping[str, Any]) -> Workload:
         tokens = batch["input_ids"].numel() + batch["shift_labels"].numel()
         supervised = int((batch["shift_labels"] != IGNORED).sum())
         return Workload(tokens, 0, supervised, Counter({tiny.SCREEN: len(batch["screens"])}))
 
-    def flops(self, load: Workload, train, rank: int, checkpointing: bool) -> Flops:
+    def flops(self, load: Workload, train, rank: int, checkpointed: int) -> Flops:
         return Flops(2 * self._weights * load.tokens, 4 * self._weights * load.tokens)
 
-    def activation_bytes(self, load: Workload, train, lora, precision, checkpointing: bool) -> int:
+    def activation_bytes(self, load: Workload, train, lora, precision, checkpointed: int) -> int:
         return round(load.tokens * self._width * precision.bytes)
 
 

@@ -40,6 +40,7 @@ from vlm_agent.training.data.sentence_kinds.chain_of_actions import ChainPass
 from vlm_agent.training.data.sentence_kinds.trajectory import TrajectoryPass
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.dry_run.hardware import find_gpu
+from vlm_agent.training.dry_run.memory import USABLE
 from vlm_agent.training.dry_run.report import DryRun, Target, dry_run
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
@@ -56,6 +57,7 @@ AITZ_MADE = 0.1
 AITZ_TOKENS = {"screen": (100, 160), "think": (38, 90), "action": (3, 18), "result": (30, 80)}
 """The fewest and most tokens of a text of AitZ, assumed. Its published episode has 115–143, 37–72, 2–17 and 36–62 by
 T5's tokenizer; the paper's figure 3 has 80–120, 30–70 and 20–80 words for SD, AT and AR."""
+GIGABYTES = (24, 40, 80, 141)
 EIGHT = (("H100", 8), ("A100-80", 8))
 MACHINES = {
     "qwen2_5_vl_7b_lora": EIGHT,
@@ -224,18 +226,18 @@ def _texts(recipe: Recipe) -> list[str]:
     return [*TEXTS, *STEP_PHRASES, *(f" {text}" for text in (*STEP_PHRASES, *encoded)), *encoded]
 
 
-def dry_run_of(name: str, folder: Path) -> DryRun:
-    """The recipe on the first of its machines. `folder`: for episodes and checkpoints, which are made once."""
+def dry_runs_of(name: str, folder: Path) -> list[DryRun]:
+    """The recipe on each of its machines. `folder`: for episodes and checkpoints, which are made once."""
     path = RECIPES / f"{name}.yaml"
     overrides = stand_ins(read_recipe(path), folder) | {"data.shards": str(shards_of(name, folder))}
-    gpu, gpus = MACHINES[name][0]
-    return dry_run(ShardDataModule(read_recipe(path, overrides)), Target(find_gpu(gpu), gpus))
+    data = ShardDataModule(read_recipe(path, overrides))
+    return [dry_run(data, Target(find_gpu(gpu), gpus)) for gpu, gpus in MACHINES[name]]
 
 
-def cost_lines(name: str, dry: DryRun) -> str:
-    """The paragraph of a header."""
+def cost_lines(name: str, dries: list[DryRun]) -> str:
+    """The paragraph of a header, from `dry_runs_of`."""
+    dry = dries[0]
     reads, step, target = dry.reads, dry.step, dry.target
-    with_or_without = "with" if dry.recipe.training.gradient_checkpointing else "without"
     grown = _grown(name, dry)
     everything = grown * reads.episodes
     data = "AitZ's train split" if name in ON_AITZ else "AITW's train split, google_apps cut to 10 %"
@@ -252,9 +254,10 @@ def cost_lines(name: str, dry: DryRun) -> str:
         f"{step.rows / dry.rows_a_pass * reads.episodes:.0f} episodes, {_round(step.tokens)} tokens, "
         f"{_round(step.supervised)} of them supervised",
         f"  FLOPs       {_short(step.work.model)} per step{_with_recomputation(step.work)}",
-        f"  time        {_times(name, dry, grown)} of peak (assumed: docs/training.md);",
+        f"  time        {_times(dries, grown)} of peak (assumed: docs/training.md);",
         f"              {_recomputed(dry, grown)}",
-        f"  memory      GB per GPU, {with_or_without} gradient checkpointing: {_memory(dry)}",
+        f"  memory      GB per GPU, {_memory(dry)}",
+        *_by_memory(dry),
     ]
     return "".join(f"# {line}\n" for line in lines)
 
@@ -271,12 +274,10 @@ def _tokens(reads: TrajectoryPass | ChainPass) -> str:
     )
 
 
-def _times(name: str, dry: DryRun, grown: float) -> str:
-    work = dry.step.work.hardware * dry.steps * grown / 3600
-    machines = [(gpus, find_gpu(gpu)) for gpu, gpus in MACHINES[name]]
+def _times(dries: list[DryRun], grown: float) -> str:
     return ", ".join(
-        f"{_hours(work / (gpus * gpu.peak(bf16=True) * gpu.mfu))} on {gpus} x {gpu.name} at {100 * gpu.mfu:.0f} %"
-        for gpus, gpu in machines
+        f"{_hours(dry.hours * grown)} on {dry.target.gpus} x {dry.target.gpu.name} at {100 * dry.target.gpu.mfu:.0f} %"
+        for dry in dries
     )
 
 
@@ -310,11 +311,29 @@ def _kept() -> list[tuple[int, float]]:
 
 
 def _memory(dry: DryRun) -> str:
-    kept = dry.activations[dry.recipe.training.gradient_checkpointing]
-    totals = {name: (memory.total + kept) / 1e9 for name, memory in dry.memory.items()}
+    """By sharding, with the layers that the recipe checkpoints under its own."""
+    count, layers = dry.checkpointed[dry.sharding], len(dry.activations) - 1
+    totals = {name: dry.total_bytes(name, count) / 1e9 for name in dry.memory}
+    sizes = ", ".join(f"{name} {total:.0f}" for name, total in totals.items())
     if dry.target.gpus == 1:
-        return f"{totals['ddp']:.1f}"
-    return ", ".join(f"{name} {total:.0f}" for name, total in totals.items())
+        sizes = f"{totals['ddp']:.1f}"
+    return f"{count} of {layers} layers checkpointed: {sizes}"
+
+
+def _by_memory(dry: DryRun) -> list[str]:
+    """The layers that `auto` checkpoints on GPUs of other sizes, and the longest row with all of them checkpointed."""
+    if dry.recipe.training.gradient_checkpointing != "auto":
+        return []
+    held, tokens = dry.memory[dry.sharding].total, dry.recipe.training.batch_tokens
+    layers, rows = [], []
+    for gigabytes in GIGABYTES:
+        usable = USABLE * gigabytes * 1e9 - held
+        fit = [count for count, activations in enumerate(dry.activations) if activations <= usable]
+        layers.append(f"{fit[0]} on {gigabytes} GB" if fit else f"{gigabytes} GB is too little")
+        if fit and tokens:
+            rows.append(f"{usable / dry.activations[-1] * tokens // 1000:,.0f},000 tokens on {gigabytes} GB")
+    lines = [f"  by memory   layers checkpointed: {'; '.join(layers)}"]
+    return [*lines, f"              longest row with all: {'; '.join(rows)}"] if rows else lines
 
 
 def _round(number: float) -> str:
@@ -348,7 +367,7 @@ def main() -> int:
     quiet_libraries()
     with tempfile.TemporaryDirectory() as temporary:
         for name in MACHINES:
-            lines = cost_lines(name, dry_run_of(name, Path(temporary)))
+            lines = cost_lines(name, dry_runs_of(name, Path(temporary)))
             print(f"{name}\n{lines}", flush=True)
             if options.write:
                 path = RECIPES / f"{name}.yaml"

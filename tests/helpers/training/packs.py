@@ -37,7 +37,7 @@ class CostOfTokens:
         return Flops(forward=1e9 * load.tokens)
 
 
-FLOPS = TrainingFlops(CostOfTokens(), TrainedParts(), rank=8, checkpointing=False)
+FLOPS = TrainingFlops(CostOfTokens(), TrainedParts(), rank=8, checkpointed=0)
 
 
 class NextWord(nn.Module):

@@ -62,7 +62,7 @@ def test_activations_are_near_what_torch_saves(bf16, train, projection):
     config = WIDE | {"feed_forward_proj": projection}
     cost = AutoUiCost(tiny_auto_ui.config(64, **config))
     load = cost.workload({"source_lengths": [96], "target_lengths": [48], "feature_counts": [20]})
-    estimate = cost.activation_bytes(load, train, NO_DROPOUT, Precision(bf16, False), checkpointing=False)
+    estimate = cost.activation_bytes(load, train, NO_DROPOUT, Precision(bf16, False), checkpointed=0)
     assert estimate == pytest.approx(saved_bytes(config, train, bf16, 96, 48), rel=0.4)
 
 
@@ -70,9 +70,7 @@ def test_checkpointing_keeps_less_and_a_frozen_model_little():
     cost = AutoUiCost(tiny_auto_ui.config(64, **WIDE, num_layers=8, num_decoder_layers=8))
     load = cost.workload({"source_lengths": [96], "target_lengths": [48], "feature_counts": [20]})
     numbers = Precision(True, False)
-    plain, light = (
-        cost.activation_bytes(load, FULL, Lora(), numbers, checkpointing) for checkpointing in (False, True)
-    )
+    plain, light = (cost.activation_bytes(load, FULL, Lora(), numbers, checkpointed) for checkpointed in (0, 16))
     assert light < plain / 3
     head = TrainedParts(projector="frozen", language_model="frozen", head="full")
-    assert cost.activation_bytes(load, head, Lora(), numbers, checkpointing=False) < plain / 6
+    assert cost.activation_bytes(load, head, Lora(), numbers, checkpointed=0) < plain / 6

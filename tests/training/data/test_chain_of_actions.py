@@ -322,7 +322,7 @@ def test_it_trains_validates_and_records_its_sources(shards, features, tmp_path,
 @pytest.mark.parametrize("data", [{}, {"past_screens": 2}, {"elements": True}], ids=["plain", "past", "elements"])
 def test_a_dry_run_counts_the_content_of_all_rows_without_features(planned, data):
     plan = planned({"batch_size": 1}, **data)
-    cost = plan.flops.cost
+    cost = plan.cost
     rows = [plan.stream()[number] for number in range(plan.order.rows_in(1))]
     dry = dry_run(planned({"batch_size": 1}, features=None, **data), Target(find_gpu("H100"), 1))
     assert dry.reads.load == sum((cost.workload(row) for row in rows), NO_WORK)

@@ -75,6 +75,27 @@ torch.save(tiny_trainer.weights(trained), folder / f"weights-{rank}.pt")
         assert torch.allclose(torch.load(tmp_path / f"weights-{rank}.pt"), alone, atol=1e-6)
 
 
+def test_ranks_meet_twice_in_a_step_beside_the_mean_of_gradients(tmp_path):
+    """For the weight of the loss; and for whether values are finite, a signal and the age of the newest checkpoint."""
+    printed = two_ranks.run(
+        tmp_path,
+        """
+from helpers.training import tiny_trainer
+from torch import distributed
+
+calls = []
+for name in ("all_reduce", "broadcast_object_list", "all_gather_object", "barrier"):
+    genuine = getattr(distributed, name)
+    setattr(distributed, name, lambda *a, to=calls, name=name, call=genuine, **b: (to.append(name), call(*a, **b))[1])
+steps = []
+begin = [tiny_trainer.At(step, lambda: steps.append(len(calls))) for step in range(tiny_trainer.STEPS)]
+tiny_trainer.train(folder, *begin, save_steps=None, save_seconds=3600, log_steps=1000)
+print("calls", *calls[steps[2] : steps[3]], *calls[steps[3] : steps[4]])
+""",
+    )
+    assert all("calls" + 4 * " all_reduce" in text for text in printed)
+
+
 def test_gradients_are_clipped_after_they_are_measured(tmp_path):
     loose, _ = tiny_trainer.train(tmp_path / "loose", max_grad_norm=1e9)
     tight, _ = tiny_trainer.train(tmp_path / "tight", max_grad_norm=1e-9)

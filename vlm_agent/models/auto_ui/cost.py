@@ -78,17 +78,29 @@ class AutoUiCost(CostModel):
     def workload(self, batch: Mapping[str, Any]) -> Workload:
         return workload(batch["source_lengths"], batch["target_lengths"], batch["feature_counts"])
 
-    def flops(self, load: Workload, train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
+    @property
+    def layers(self) -> int:
+        """The encoder's are the lowest."""
+        return self.encoder_layers + self.decoder_layers
+
+    def _checkpointed(self, count: int) -> tuple[int, int]:
+        """How many of the lowest `count` layers are the encoder's and the decoder's."""
+        encoder = min(count, self.encoder_layers)
+        return encoder, count - encoder
+
+    def flops(self, load: Workload, train: TrainedParts, rank: int, checkpointed: int) -> Flops:
         reached = Reached.by(train)
         encoder = self._encoder(load, train, rank, reached)
         decoder = self._decoder(load, train, rank, reached)
         above = reached.fused or train.norm != "frozen"
         head = linear_flops([(self.width, self.vocabulary)], load.supervised, train.head, rank, above)
-        again = (encoder.forward if reached.encoded else 0) + (decoder.forward if reached.fused else 0)
+        encoders, decoders = self._checkpointed(checkpointed)
+        again = encoder.forward * encoders / self.encoder_layers if reached.encoded else 0
+        again += decoder.forward * decoders / self.decoder_layers if reached.fused else 0
         table = 2 * rank * self.width * load.tokens if train.embeddings == "lora" else 0
         return sum(
             (self._fusion(load, train, rank, reached), decoder, head, Flops(table, 2 * table)),
-            encoder + Flops(recomputed=again if checkpointing else 0),
+            encoder + Flops(recomputed=again),
         )
 
     def _encoder(self, load: Workload, train: TrainedParts, rank: int, reached: Reached) -> Flops:
@@ -138,7 +150,7 @@ class AutoUiCost(CostModel):
         return [*[(self.width, self.ffn)] * self.gates, (self.ffn, self.width)]
 
     def activation_bytes(
-        self, load: Workload, train: TrainedParts, lora: Lora, precision: Precision, checkpointing: bool
+        self, load: Workload, train: TrainedParts, lora: Lora, precision: Precision, checkpointed: int
     ) -> int:
         source, reached = load.source_tokens, Reached.by(train)
         encoder = source * self.token_bytes(train, lora, precision) + self.score_bytes(load.source_pairs, precision)
@@ -147,12 +159,13 @@ class AutoUiCost(CostModel):
         decoder += self.score_bytes(load.pairs + load.cross_pairs, precision)
         fusion = self.fusion_bytes(load, precision) if reached.fused else 0
         logits = logit_bytes(self.vocabulary, precision, load.supervised)
-        if not checkpointing:
-            encoders = self.encoder_layers * encoder if reached.encoded else encoder
-            return round(encoders + fusion + (self.decoder_layers if reached.fused else 1) * decoder + logits)
+        encoders, decoders = self._checkpointed(checkpointed)
         state = self.width * (2 if precision.frozen_bf16 else 4)
-        kept = state * (self.encoder_layers * source + self.decoder_layers * (load.tokens - source))
-        return round(kept + max(encoder, decoder) + fusion + logits)
+        inputs = state * (encoders * source + decoders * (load.tokens - source))
+        kept = max((self.encoder_layers if reached.encoded else 1) - encoders, 0) * encoder
+        kept += max((self.decoder_layers if reached.fused else 1) - decoders, 0) * decoder
+        recomputed = max(encoder if encoders else 0, decoder if decoders else 0)
+        return round(inputs + max(kept, recomputed) + fusion + logits)
 
     def token_bytes(self, train: TrainedParts, lora: Lora, precision: Precision, cross: bool = False) -> int:
         """Activations of one layer and token, without scores. `cross`: in the decoder, without keys and values of the

@@ -10,8 +10,9 @@ from typing import Any
 
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
+from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
-from vlm_agent.models.cost import TrainingFlops
+from vlm_agent.models.cost import CostModel, TrainingFlops, Workload
 from vlm_agent.models.family import Processor, family_of, processor_of
 from vlm_agent.recipe.run import Recipe, ValidationRecipe
 from vlm_agent.sentences.templates import CHAT_TURNS_KEY
@@ -101,6 +102,10 @@ class DataModule(ABC):
     def validation_rows(self, validation: ValidationRecipe) -> RowStream:
         """The rows of the fixed validation sample, each once."""
 
+    def largest_row(self) -> Workload:
+        """The largest row of the run: an upper bound. Raises RecipeError if sentences are unknown before the run."""
+        raise RecipeError(f"the sentences of {self.recipe.data.sentences} are known only during the run")
+
     @abstractmethod
     def steps_of(self, rows: int) -> int:
         """The number of optimiser steps with `rows` rows per step."""
@@ -166,11 +171,13 @@ class DataModule(ABC):
         return RowStream(self.order, self.steps * self.rows_per_step, self.writer(), self.processor.collate)
 
     @property
-    def flops(self) -> TrainingFlops:
-        """The FLOPs of training this model. Raises UnknownCostError if its cost is unknown."""
-        model, training = self.recipe.model, self.recipe.training
-        cost = family_of(self.config).cost(self.config)
-        return TrainingFlops(cost, model.train, model.lora.rank, training.gradient_checkpointing)
+    def cost(self) -> CostModel:
+        """The cost of the model. Raises UnknownCostError if it is unknown."""
+        return family_of(self.config).cost(self.config)
+
+    def flops(self, checkpointed: int) -> TrainingFlops:
+        """The FLOPs of training this model with so many layers checkpointed. Raises the error of `cost`."""
+        return TrainingFlops(self.cost, self.recipe.model.train, self.recipe.model.lora.rank, checkpointed)
 
     def label_grid(self) -> tuple[int, int] | None:
         """(rows, columns) of the element labels of a screen; None without an element loss.

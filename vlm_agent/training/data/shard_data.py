@@ -11,6 +11,7 @@ from transformers import PretrainedConfig
 from vlm_agent.datasets.shards.dataset import ShardDataset, manifest_content
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary
+from vlm_agent.models.cost import Workload
 from vlm_agent.models.family import Processor
 from vlm_agent.recipe.run import Recipe, ValidationRecipe
 from vlm_agent.sentences.trajectory import TrajectorySentences
@@ -114,6 +115,9 @@ class ShardDataModule(DataModule):
     @cached_property
     def order(self) -> RowOrder:
         return RowOrder(self.kind.items(self.shards, self.episodes), self.row_size, self.recipe.seed)
+
+    def largest_row(self) -> Workload:
+        return self.kind.count_pass(self.order.items).largest_row(self.row_size)
 
     def steps_of(self, rows: int) -> int:
         training = self.recipe.training

@@ -5,26 +5,30 @@ The model is built on the meta device from its configuration: its parameters hav
 
 from dataclasses import dataclass
 
-import torch
 from rich.columns import Columns
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from torch import nn
-from transformers import PretrainedConfig
 
 from vlm_agent.files.console import new_table
-from vlm_agent.models.cost import Flops, Precision
-from vlm_agent.models.family import family_of
-from vlm_agent.models.weights.adapters import choose_trained_weights, count_parameters
-from vlm_agent.recipe.model import ModelRecipe
+from vlm_agent.models.cost import Flops
+from vlm_agent.models.weights.adapters import count_parameters
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.data.data_module import Note, Unwritable, unwritable_report
 from vlm_agent.training.data.sentence_kinds import PassCounts
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.dry_run.hardware import Gpu
-from vlm_agent.training.dry_run.memory import SHARDINGS, Memory, spread, weigh
-from vlm_agent.training.loop.optimizers import optimizer_of
+from vlm_agent.training.dry_run.memory import (
+    SHARDINGS,
+    Demand,
+    Memory,
+    Sharding,
+    demand_of,
+    empty_model,
+    layers_in_words,
+    spread,
+)
+from vlm_agent.training.zero import sharding_of
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,9 @@ class StepCounts:
 
 @dataclass(frozen=True)
 class DryRun:
-    """`parameters`: trained and frozen, by part. `memory`: by DeepSpeed configuration, without activations.
-    `activations`: bytes, without and with gradient checkpointing. `hours`: at the target's MFU, with recomputation."""
+    """`parameters`: trained and frozen, by part. By DeepSpeed configuration: `memory` without activations, and how many
+    layers the recipe has `checkpointed`. `activations`: bytes, by the number of checkpointed layers, 0 to all.
+    `sharding`: the configuration of the recipe. `hours`: at the target's MFU, with recomputation."""
 
     recipe: Recipe
     target: Target
@@ -67,7 +72,9 @@ class DryRun:
     steps: int
     step: StepCounts
     memory: dict[str, Memory]
-    activations: dict[bool, int]
+    activations: list[int]
+    checkpointed: dict[str, int]
+    sharding: str
     hours: float
 
     @property
@@ -75,9 +82,9 @@ class DryRun:
         """The utilisation by model FLOPs, without recomputation."""
         return self.target.utilisation * self.step.work.model / self.step.work.hardware
 
-    def total_bytes(self, sharding: str, checkpointing: bool) -> int:
+    def total_bytes(self, sharding: str, checkpointed: int) -> int:
         """An estimate of the memory that a GPU needs."""
-        return self.memory[sharding].total + self.activations[checkpointing]
+        return self.memory[sharding].total + self.activations[checkpointed]
 
 
 def dry_run(data: ShardDataModule, target: Target) -> DryRun:
@@ -88,11 +95,11 @@ def dry_run(data: ShardDataModule, target: Target) -> DryRun:
     peak = target.gpu.peak(bf16)
     model = empty_model(config, recipe.model)
     reads, rows = data.kind.count_pass(data.order.items), data.order.rows_in(1)
-    steps, step = data.steps_of(recipe.training.accumulation * target.gpus), count_step(data, reads, rows, target.gpus)
-    optimizer = optimizer_of(model, recipe.training.optimizer)
-    weights = weigh(model, family_of(config).parts, optimizer, recipe.model.quantisation, bf16)
-    cost, precision = family_of(config).cost(config), Precision(bf16, recipe.model.dtype == "bfloat16")
-    largest, parts = reads.largest_row(data.row_size), (recipe.model.train, recipe.model.lora)
+    demand, own = demand_of(model, recipe, reads.largest_row(data.row_size), bf16), sharding_of(recipe)
+    shardings = {sharding.name: sharding for sharding in (*SHARDINGS, own)}
+    checkpointed = {name: layers_of(demand, recipe, sharding, target) for name, sharding in shardings.items()}
+    steps = data.steps_of(recipe.training.accumulation * target.gpus)
+    step = count_step(data, reads, rows, target.gpus, checkpointed[own.name])
     return DryRun(
         recipe=recipe,
         target=target,
@@ -103,23 +110,26 @@ def dry_run(data: ShardDataModule, target: Target) -> DryRun:
         rows_a_pass=rows,
         steps=steps,
         step=step,
-        memory={sharding.name: spread(weights, sharding, target.gpus, bf16) for sharding in SHARDINGS},
-        activations={again: cost.activation_bytes(largest, *parts, precision, again) for again in (False, True)},
+        memory={name: spread(demand.weights, sharding, target.gpus, bf16) for name, sharding in shardings.items()},
+        activations=[demand.activations(count) for count in range(demand.cost.layers + 1)],
+        checkpointed=checkpointed,
+        sharding=own.name,
         hours=steps * step.work.hardware / (target.gpus * peak * target.utilisation) / 3600,
     )
 
 
-def empty_model(config: PretrainedConfig, recipe: ModelRecipe) -> nn.Module:
-    """The model on the meta device, with the recipe's parts frozen, adapted and trained."""
-    with torch.device("meta"):
-        model = family_of(config).model(config).to(getattr(torch, recipe.dtype))
-        return choose_trained_weights(model, recipe.train, recipe.lora)
+def layers_of(demand: Demand, recipe: Recipe, sharding: Sharding, target: Target) -> int:
+    """How many layers the recipe has checkpointed, or would have under another sharding."""
+    wanted = recipe.training.gradient_checkpointing
+    if wanted == "auto":
+        return demand.layers(sharding, target.gpus, target.gpu.memory)
+    return demand.cost.layers if wanted else 0
 
 
-def count_step(data: ShardDataModule, reads: PassCounts, rows_a_pass: int, gpus: int) -> StepCounts:
+def count_step(data: ShardDataModule, reads: PassCounts, rows_a_pass: int, gpus: int, checkpointed: int) -> StepCounts:
     rows = data.recipe.training.accumulation * gpus
     share, load = rows / rows_a_pass, reads.load
-    work = data.flops.of(load) * share
+    work = data.flops(checkpointed).of(load) * share
     return StepCounts(rows, load.tokens * share, load.supervised * share, reads.actions * share, work)
 
 
@@ -164,35 +174,44 @@ def run_rows(dry: DryRun) -> dict[str, str]:
         "tokens a pass": f"{_short(reads.load.tokens)} in {dry.rows_a_pass:,} rows",
         "a step": f"{step.rows:,} rows: {step.tokens:,.0f} tokens, {step.supervised:,.0f} supervised, "
         f"{step.actions:,.0f} actions",
-        "FLOPs a step": f"{_short(work.model)}" + (f", {_short(work.hardware)} computed" if work.recomputed else ""),
+        "checkpointing": _checkpointing(dry),
+        "FLOPs a step": f"{_short(work.model)}"
+        + (f", {_short(work.hardware)} computed" if work.recomputed else "")
+        + f": {dry.hours / dry.steps * 3600:.3g} s",
         "steps": f"{dry.steps:,} ({passes:,.2f} passes), {_short(dry.steps * work.model)} FLOPs",
         "time": f"{_time(dry.hours)} on {target.gpus} x {target.gpu.name} at {dry.mfu:.0%} MFU"
         + (f", {target.utilisation:.0%} with what is recomputed" if work.recomputed else ""),
     }
 
 
+def _checkpointing(dry: DryRun) -> str:
+    count, layers, work = dry.checkpointed[dry.sharding], len(dry.activations) - 1, dry.step.work
+    line = layers_in_words(count, layers, dry.total_bytes(dry.sharding, count), dry.target.gpu.memory)
+    return line + (f": {work.recomputed / work.hardware:.0%} of the FLOPs" if work.recomputed else "")
+
+
 def _memory(dry: DryRun) -> Table:
     limit = dry.target.gpu.memory
     table = new_table(
         f"Memory a GPU, GB ({dry.target.gpu.name}: {limit / 1e9:.0f})",
-        ["", "weights", "gradients", "states", "buffers~", "activa-\ntions~", "total~", "check-\npointed~"],
+        ["", "weights", "gradients", "states", "buffers~", "activa-\ntions~", "total~", "check-\npointed~", "layers"],
     )
     for name, memory in dry.memory.items():
-        parts = (memory.weights, memory.gradients, memory.optimizer, memory.buffers, dry.activations[False])
-        totals = [dry.total_bytes(name, checkpointing) for checkpointing in (False, True)]
+        parts = (memory.weights, memory.gradients, memory.optimizer, memory.buffers, dry.activations[0])
+        totals = [dry.total_bytes(name, checkpointed) for checkpointed in (0, len(dry.activations) - 1)]
         colours = ["red" if total > limit else "green" for total in totals]
-        table.add_row(name, *map(_gigabytes, parts), *map(Text, map(_gigabytes, totals), colours))
+        coloured = map(Text, map(_gigabytes, totals), colours)
+        table.add_row(name, *map(_gigabytes, parts), *coloured, str(dry.checkpointed[name]))
     return table
 
 
 def _small_print(dry: DryRun) -> str:
-    chosen = "on" if dry.recipe.training.gradient_checkpointing else "off"
     host = max(memory.host for memory in dry.memory.values())
     kind = dry.recipe.model.quantisation
     return (
-        "states: the optimiser's. ~: estimates. checkpointed: total with gradient checkpointing, which this recipe has "
-        f"{chosen}. zero3_offload also takes {_gigabytes(host)} GB of main memory a GPU. MFU: assumed, not measured; "
-        "of model FLOPs, without what checkpointing recomputes."
+        "states: the optimiser's. ~: estimates. checkpointed: total with gradient checkpointing of all layers. layers: "
+        f"those that this recipe checkpoints. zero3_offload also takes {_gigabytes(host)} GB of main memory a GPU. "
+        "MFU: assumed (docs/training.md); of model FLOPs, without what checkpointing recomputes."
         + ("" if kind is None else f" Time is without the dequantisation of {kind}, estimated at 25 to 40 % more.")
     )
 

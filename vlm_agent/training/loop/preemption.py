@@ -28,9 +28,10 @@ class Preemption:
     """A context manager that receives the signals; the loop asks it after every step whether to stop.
 
     The handler only records the signal, so that it interrupts neither a checkpoint being written nor a collective. A
-    signal before the first step, or during validation or saving, takes effect after the next step. `stopped_after`: the
-    number of steps after which the run stopped; None where it ran to its end. After a stop the handler stays: a sender
-    may repeat the signal (`slurm/common.sh` does), which must not end the process before its exit status.
+    signal before the first step, or during an update, validation or saving, takes effect after the next step.
+    `stopped_after`: the number of steps after which the run stopped; None where it ran to its end. After a stop the
+    handler stays: a sender may repeat the signal (`slurm/common.sh` does), which must not end the process before its
+    exit status.
     """
 
     def __init__(self) -> None:
@@ -50,10 +51,14 @@ class Preemption:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number)
 
-    def stops(self, step: int, steps: int) -> bool:
-        """Whether the run stops after `step` of `steps`. A collective after every step. After the last step nothing is
-        left to stop."""
-        number = ranks.highest(0 if self.received is None else self.received)
+    @property
+    def number(self) -> int:
+        """The signal of this rank; 0: none yet."""
+        return 0 if self.received is None else self.received
+
+    def stops(self, step: int, steps: int, number: int) -> bool:
+        """Whether the run stops after `step` of `steps`. `number`: the highest of all ranks. After the last step
+        nothing is left to stop."""
         if not number or step == steps:
             return False
         self.received, self.stopped_after = signal.Signals(number), step

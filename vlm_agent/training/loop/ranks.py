@@ -58,22 +58,17 @@ def leave() -> None:
         distributed.destroy_process_group()
 
 
-def anywhere(flag: torch.Tensor) -> bool:
-    """Whether a bool tensor () of the run's device is true on any rank. Waits for the device once."""
-    if not _is_distributed():
-        return bool(flag)
-    flags = flag.to(torch.int64)
-    distributed.all_reduce(flags, distributed.ReduceOp.MAX)
-    return bool(flags)
+def highest_of_each(values: torch.Tensor) -> list[int]:
+    """The highest values of all ranks, int64 (N,) on the run's device, element by element. Waits for the device once;
+    overwrites `values`."""
+    if _is_distributed():
+        distributed.all_reduce(values, distributed.ReduceOp.MAX)
+    return values.tolist()
 
 
 def highest(value: int) -> int:
     """The highest value of all ranks."""
-    if not _is_distributed():
-        return value
-    tensor = torch.tensor(value, dtype=torch.int64, device=_device())
-    distributed.all_reduce(tensor, distributed.ReduceOp.MAX)
-    return int(tensor)
+    return highest_of_each(torch.tensor([value], device=_device()))[0] if _is_distributed() else value
 
 
 def agree(value: int) -> bool:

@@ -249,20 +249,23 @@ class Checkpoints:
         if ranks.number() == 0:
             record_validation(self._at(step), figures)
 
-    def is_due(self, step: int, steps: int, validation: Mapping | None) -> bool:
+    @property
+    def is_old(self) -> bool:
+        """Whether the newest is `save_seconds` old, by the clock of rank 0; False on the others."""
+        seconds = self.recipe.save_seconds
+        return ranks.number() == 0 and seconds is not None and time.monotonic() - self._saved >= seconds
+
+    def is_due(self, step: int, steps: int, validation: Mapping | None, is_old: bool) -> bool:
         """Whether to save after `step` of `steps`: regularly, at the end, after the best validation so far, and where
-        the newest is `save_seconds` old. A collective. `validation`: the figures of one after this step."""
+        the newest `is_old` on rank 0. A collective after a validation. `validation`: the figures of one after this
+        step."""
         if validation is not None:
             self._validated = (step, dict(validation))
-        every, seconds = self.recipe.save_steps, self.recipe.save_seconds
-        if every is not None and (step % every == 0 or step == steps):
+        every = self.recipe.save_steps
+        if is_old or (every is not None and (step % every == 0 or step == steps)):
             return True
-        if validation is None and seconds is None:
-            return False
-        # Rank 0's clock and files decide.
-        is_old = seconds is not None and time.monotonic() - self._saved >= seconds
-        is_best = validation is not None and ranks.number() == 0 and is_better(self.folder, validation)
-        return ranks.from_rank_0(is_old or is_best)
+        # Rank 0's files decide.
+        return validation is not None and ranks.from_rank_0(ranks.number() == 0 and is_better(self.folder, validation))
 
     def save(self, step: int, engine: "Engine") -> None:
         """Seals once all ranks have written their files. None trains on before the record is written."""

@@ -250,7 +250,7 @@ class ChainOfActionsKind(SentenceKind):
     def count_pass(self, items: Sequence[Item]) -> ChainPass:
         learned, earlier = self._learned, 0 if self._hides_history else self.sentences.past_screens
         vectors = (1 + np.minimum(learned["number"], earlier)) * self.run.config.features["tokens"]
-        return ChainPass.of(learned, self.run.flops.cost, vectors)
+        return ChainPass.of(learned, self.run.cost, vectors)
 
 
 def step_at(episode: Episode, number: int, hides_history: bool) -> tuple[Episode, int]:
