@@ -30,7 +30,6 @@ def trained(form: str):
     writer = replace(family.sentences, notes=lines(FORMS[form], 30), past=EarlierSteps(0))
     batch = family.row(*(writer.build_step(EPISODES[0], number) for number in range(len(EPISODES[0]))))
     families.fit(model, batch, 60)
-    model.language_model.set_attn_implementation("sdpa")
     return model.eval()
 
 

@@ -47,7 +47,6 @@ def trained(steps: int, episodes=EPISODES[:1]):
     model = family.model.train()
     row = family.row(*[family.sentences.build(episode) for episode in episodes])
     families.fit(model, row, steps)
-    model.language_model.set_attn_implementation("sdpa")
     return model.eval()
 
 
