@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import chain
+from types import SimpleNamespace
 
 import pytest
 from helpers import tiny
@@ -161,6 +162,7 @@ def test_a_served_run_names_the_recorded_plans_that_it_reads_as_the_run_itself_d
     own = VlmSettings(run="run")
     for settings in (served, own):
         vars(settings)["_recipe" if settings is served else "recipe"] = Recipe(**content)
+    vars(own)["_trained"] = SimpleNamespace(adapted=False)
     assert served.text_notes == own.text_notes
     assert {"plans", "immediate steps", "earlier steps"} == set(served.text_notes)
     assert EndpointSettings(endpoint="http://localhost:1", model="m").text_notes == {}

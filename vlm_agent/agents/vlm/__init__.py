@@ -26,4 +26,4 @@ class VlmSettings(RunSettings):
     def build(self, folder: Path) -> Agent:
         from vlm_agent.agents.vlm.agent import VlmAgent
 
-        return VlmAgent.from_run(folder, self.bf16, self.batch_tokens, self.constrained)
+        return VlmAgent.from_run(folder, self.bf16, self.batch_tokens, self.constrained, self.is_merged)

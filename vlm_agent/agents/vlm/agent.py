@@ -66,11 +66,16 @@ class VlmAgent(Agent):
 
     @classmethod
     def from_run(
-        cls, run: Path, bf16: bool = False, batch_tokens: int = BATCH_TOKENS, constrained: bool = False
+        cls,
+        run: Path,
+        bf16: bool = False,
+        batch_tokens: int = BATCH_TOKENS,
+        constrained: bool = False,
+        merged: bool = True,
     ) -> "VlmAgent":
         """The agent of a finished run or of a checkpoint (RUN/checkpoints/checkpoint-N), without a control."""
         recipe = read_recipe(trained(run).recipe)
-        model, tokenizer = load(run, merged=True, device=model_device())
+        model, tokenizer = load(run, merged, model_device())
         language = recipe.action_language.build()
         sentences = processor_of(model.config).sentences(tokenizer, language, recipe.data)
         if recipe.data.references is not None:
