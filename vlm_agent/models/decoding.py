@@ -7,8 +7,8 @@ write a decoded token into spare room behind the history, and copy nothing else:
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
-from typing import Any, Protocol, cast, runtime_checkable
+from functools import cache, partial
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import torch
 from torch.utils._pytree import tree_map_only
@@ -237,14 +237,17 @@ class Replayed:
     """`step`, a function of an int64 tensor (size,), called many times; on CUDA as a graph, else as it is.
 
     Launched one by one, the kernels of a decoding step take several times as long as the GPU needs for them. The first
-    call runs as it is on a stream of its own, where kernels are loaded and chosen. The second one is captured, and
-    every call from then on replays all kernels with one launch. So `step` must have results of equal sizes, keep its
-    state in tensors, and never wait for the device. Each call overwrites the results of the one before.
+    call runs as it is on another stream, where kernels are loaded and chosen. The second one is captured, and every
+    call from then on replays all kernels with one launch. So `step` must have results of equal sizes, keep its state in
+    tensors, and never wait for the device. Each call overwrites the results of the one before.
     """
+
+    _newest: ClassVar[Any] = None
+    """The newest graph. It keeps the memory of captures alive, which the next one uses again."""
 
     def __init__(self, step: Callable[[torch.Tensor], Any], size: int, device: torch.device) -> None:
         self._step, self._input = step, torch.zeros(size, dtype=torch.int64, device=device)
-        self._stream = torch.cuda.Stream(device) if can_replay(device) else None
+        self._stream = _other_stream(device) if can_replay(device) else None
         self._graph: torch.cuda.CUDAGraph | None = None
         self._results: Any = None
 
@@ -270,14 +273,20 @@ class Replayed:
 
     def _capture(self, stream: torch.cuda.Stream) -> None:
         torch.cuda.synchronize(stream.device)
-        graph = torch.cuda.CUDAGraph()
+        graph, newest = torch.cuda.CUDAGraph(), Replayed._newest
         with torch.cuda.stream(stream):
             # Other threads, which read episodes ahead, may allocate pinned memory meanwhile.
-            graph.capture_begin(capture_error_mode="thread_local")
+            graph.capture_begin(None if newest is None else newest.pool(), capture_error_mode="thread_local")
             self._results = self._step(self._input)
             graph.capture_end()
-        self._graph = graph
+        self._graph = Replayed._newest = graph
 
 
 def can_replay(device: torch.device) -> bool:
     return device.type == "cuda"
+
+
+@cache
+def _other_stream(device: torch.device) -> torch.cuda.Stream:
+    """One for all steps: every stream has its own workspace for matrix products."""
+    return torch.cuda.Stream(device)

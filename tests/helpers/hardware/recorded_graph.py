@@ -22,7 +22,10 @@ class RecordedGraph(TorchDispatchMode):
         self.operations, self.replays = [], 0
         self.graphs.append(self)
 
-    def capture_begin(self, **_):
+    def pool(self) -> tuple[int, int]:
+        return 0, len(self.graphs)
+
+    def capture_begin(self, pool, **_):
         self.__enter__()
 
     def capture_end(self):
@@ -47,7 +50,6 @@ def install(monkeypatch) -> list[RecordedGraph]:
     """Lets decoding capture on the CPU. The graphs, as they are captured."""
     stream = SimpleNamespace(wait_stream=lambda _: None, device=torch.device("cpu"))
     for name, stand_in in {
-        "Stream": lambda device: stream,
         "current_stream": lambda device: stream,
         "stream": lambda stream: nullcontext(),
         "synchronize": lambda device: None,
@@ -55,5 +57,7 @@ def install(monkeypatch) -> list[RecordedGraph]:
     }.items():
         monkeypatch.setattr(torch.cuda, name, stand_in)
     monkeypatch.setattr("vlm_agent.models.decoding.can_replay", lambda device: True)
+    monkeypatch.setattr("vlm_agent.models.decoding._other_stream", lambda device: stream)
+    monkeypatch.setattr("vlm_agent.models.decoding.Replayed._newest", None)
     monkeypatch.setattr(RecordedGraph, "graphs", [])
     return RecordedGraph.graphs
