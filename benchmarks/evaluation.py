@@ -108,7 +108,6 @@ def make_agent(episodes: list[Episode], steps: int, weights: Path) -> VlmAgent:
         train_model(model, [sentences.build(episode) for episode in episodes], steps)
         weights.parent.mkdir(parents=True, exist_ok=True)
         save_model(model, weights)
-    model.language_model.set_attn_implementation("sdpa")  # batched decoding needs 4-dimensional masks
     return VlmAgent(model.eval(), tokenizer, sentences)
 
 

@@ -50,9 +50,10 @@ class DemonstrationDecoder:
 
     def prefill(self, sentences) -> Prefill:
         self._collate.screens(sentences)
-        positions = [self._collate.positions(sentence)[1] for sentence in sentences]
+        positions = np.concatenate([self._collate.positions(sentence)[1] for sentence in sentences])
+        starts = np.cumsum([0, *map(len, sentences)])
         best = [label for sentence in sentences for label in sentence.labels if label != IGNORED]
-        return Prefill(growing_cache(), best, lambda index: None, positions)
+        return Prefill(growing_cache(), starts, best, lambda index: None, positions)
 
 
 def main() -> None:

@@ -5,6 +5,7 @@
     python -m benchmarks.gpu train --shape qwen2_5_vl_7b --batch 2 --checkpointing --undo windows --output FILE
     python -m benchmarks.gpu train --shape llama2_7b_vit_l --batch 3 --profile 25 --output FILE
     python -m benchmarks.gpu evaluate --shape qwen2_5_vl_7b --batch 2 --output FILE
+    python -m benchmarks.gpu evaluate --shape qwen2_5_vl_7b --batch 2 --undo graphs --output FILE
 
 All of it in one command, with runs of the package's own commands (train, merge, evaluate) on all GPUs:
 

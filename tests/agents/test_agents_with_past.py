@@ -32,7 +32,6 @@ def model():
     writer = replace(family.sentences, past=EarlierSteps(1))
     batch = family.row(*(writer.build_step(EPISODES[0], number) for number in range(len(EPISODES[0]))))
     families.fit(model, batch, 40)
-    model.language_model.set_attn_implementation("sdpa")
     return model.eval()
 
 

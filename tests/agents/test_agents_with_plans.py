@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import chain
+from types import SimpleNamespace
 
 import pytest
 from helpers import tiny
@@ -30,7 +31,6 @@ def trained(form: str):
     writer = replace(family.sentences, notes=lines(FORMS[form], 30), past=EarlierSteps(0))
     batch = family.row(*(writer.build_step(EPISODES[0], number) for number in range(len(EPISODES[0]))))
     families.fit(model, batch, 60)
-    model.language_model.set_attn_implementation("sdpa")
     return model.eval()
 
 
@@ -162,6 +162,7 @@ def test_a_served_run_names_the_recorded_plans_that_it_reads_as_the_run_itself_d
     own = VlmSettings(run="run")
     for settings in (served, own):
         vars(settings)["_recipe" if settings is served else "recipe"] = Recipe(**content)
+    vars(own)["_trained"] = SimpleNamespace(adapted=False)
     assert served.text_notes == own.text_notes
     assert {"plans", "immediate steps", "earlier steps"} == set(served.text_notes)
     assert EndpointSettings(endpoint="http://localhost:1", model="m").text_notes == {}

@@ -45,7 +45,6 @@ def model():
     sentences = replace(family.sentences, notes=lines(ALL))
     batch = family.row(sentences.build(RECORDED[0]))
     families.fit(model, batch, 60)
-    model.language_model.set_attn_implementation("sdpa")
     return model.eval()
 
 

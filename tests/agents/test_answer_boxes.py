@@ -31,7 +31,6 @@ def vlm() -> VlmAgent:
     sentence = sentences.build(EPISODES[0], with_unwritable=True)
     row = {name: value for name, value in processor.collate([sentence]).items() if name not in families.NOT_FOR_MODELS}
     families.fit(model, row, 40)
-    model.language_model.set_attn_implementation("sdpa")
     return VlmAgent(model.eval(), words, sentences)
 
 

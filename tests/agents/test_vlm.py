@@ -16,8 +16,16 @@ from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.action_languages.element_index import ElementIndexLanguage
 from vlm_agent.agents import answer_step_by_step, demonstrated
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
-from vlm_agent.agents.vlm.agent import VlmAgent, batches
+from vlm_agent.agents.vlm.agent import (
+    BATCH_TOKENS,
+    VlmAgent,
+    batches,
+    bytes_of_token,
+    fitting_tokens,
+    tokens_at_once,
+)
 from vlm_agent.episodes import Action, Episode, UiElement, recorded_screen
+from vlm_agent.models.cost import DecoderShape
 from vlm_agent.models.llama_vit.family import LlamaViTDecoder, collate
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
@@ -47,7 +55,6 @@ def trained(steps: int, episodes=EPISODES[:1]):
     model = family.model.train()
     row = family.row(*[family.sentences.build(episode) for episode in episodes])
     families.fit(model, row, steps)
-    model.language_model.set_attn_implementation("sdpa")
     return model.eval()
 
 
@@ -291,3 +298,16 @@ def test_an_answer_beyond_the_models_context_is_marked_in_both_ways_of_asking(mo
 def test_the_module_of_the_agent_can_be_imported_first():
     # With a CPU build of torch, peft and parts of transformers cannot: see models/__init__.py.
     assert subprocess.run([sys.executable, "-c", "import vlm_agent.agents.vlm.agent"], check=False).returncode == 0
+
+
+QWEN2_5_VL_7B = DecoderShape(28, 3584, 28, 4, 128, 18944, 152_064)
+
+
+def test_a_batch_is_as_large_as_half_of_the_free_memory_allows(model):
+    """The cache of Qwen2.5-VL-7B alone takes 57 KB a token."""
+    token = bytes_of_token(QWEN2_5_VL_7B, bf16=True)
+    assert bytes_of_token(QWEN2_5_VL_7B, bf16=False) == 2 * token
+    assert 2 * 57_344 < token < 1_000_000
+    sizes = [fitting_tokens(free, token) for free in (0, 8 << 30, 60 << 30, 125 << 30)]
+    assert sizes == [1, 4096, 32_768, 65_536]
+    assert tokens_at_once(model, bf16=False) == BATCH_TOKENS  # on a CPU

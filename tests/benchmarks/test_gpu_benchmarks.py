@@ -79,6 +79,16 @@ def test_evaluation_is_measured_after_a_prefill_alone_and_with_every_step_decode
     figures = run(tmp_path, "evaluate", "--shape", "llama_vit", "--batch", "1", "--episodes", "1", "--rounds", "1")
     assert (figures["prefill"]["from_prefill"], figures["decoding"]["from_prefill"]) == (1, 0)
     assert figures["prefill"]["steps_per_second"] > figures["decoding"]["steps_per_second"] > 0
+    assert 0.5 < figures["agreement"]["as_evaluated"] <= 1
+
+
+@pytest.mark.slow
+def test_evaluation_is_measured_without_each_faster_operation(tmp_path):
+    sizes = ("--batch", "1", "--episodes", "1", "--rounds", "1")
+    figures = run(
+        tmp_path, "evaluate", "--shape", "qwen_7b_head", *sizes, "--undo", "merged", "graphs", "heads", "varlen"
+    )
+    assert figures["agreement"]["as_evaluated"] == figures["agreement"]["adapter_apart"]
 
 
 def test_an_hour_survives_a_failing_stage_and_keeps_the_figures_of_its_commit(tmp_path):

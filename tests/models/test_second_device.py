@@ -32,7 +32,15 @@ def test_a_training_step_computes_the_same_on_another_device(name, there):
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_agent_answers_the_same_on_another_device(name, there):
-    assert there[name]["answers"] == second_device.evaluate(name, CPU)
+    assert there[name]["evaluation"]["answers"] == second_device.evaluate(name, CPU)["answers"]
+
+
+@pytest.mark.parametrize("name", families.NAMES)
+def test_an_evaluation_waits_for_the_device_once_a_prefill_and_once_a_step(name, there):
+    """To read the most likely tokens; bounds and places of screens come from the host."""
+    found = there[name]["evaluation"]
+    assert found["steps"] > 0
+    assert found["waits"] == {"prefill": {"tolist": 1}, "decoding": {"tolist": found["steps"]}}
 
 
 @every_family

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vlm_agent.episodes import ACTION_NAMES
 from vlm_agent.sentences import IGNORED, NO_ACTION, Sentence
-from vlm_agent.sentences.packing import fill_rows, pack, pad
+from vlm_agent.sentences.packing import fill_rows, pack
 
 SENTENCES = tiny.sentences(tiny.tokenizer())
 
@@ -72,15 +72,6 @@ def test_each_supervised_token_has_the_kind_of_its_action(built):
 def test_the_first_token_of_every_sentence_has_no_label(built):
     row = pack(built)
     assert (row["labels"][0, row["cu_seqlens"][:-1]] == IGNORED).all()
-
-
-def test_pad_pads_each_sentence_on_the_right_without_labels(built):
-    batch = pad(built)
-    assert batch["input_ids"].shape == batch["labels"].shape == (3, len(built[0]))
-    for row, sentence in enumerate(built):
-        assert batch["input_ids"][row, : len(sentence)].tolist() == sentence.input_ids
-        assert batch["labels"][row, : len(sentence)].tolist() == sentence.labels
-        assert set(batch["labels"][row, len(sentence) :].tolist()) <= {IGNORED}
 
 
 def test_roles_and_weights_are_columns_only_if_they_differ_from_the_default():

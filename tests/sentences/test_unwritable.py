@@ -55,7 +55,6 @@ def test_an_unwritable_action_is_in_the_history_without_a_loss():
 def test_an_agent_answers_every_step_and_marks_unwritable_ones():
     words = lower_case()
     model = tiny.model(len(words))
-    model.language_model.set_attn_implementation("sdpa")
     agent = VlmAgent(model, words, tiny.sentences(words))
     (answers,) = agent.answer_episodes([tiny.episode(0, (Action.tap(0.5, 0.5), LOUD, Action.complete()))])
     assert [answer.diagnostics.unwritable for answer in answers] == [False, True, False]

@@ -211,7 +211,8 @@ class AgentSettings(Section):
 
     @property
     def text_notes(self) -> dict[str, str]:
-        """Lines of the report on texts that the agent reads and that are not recorded: what they are → their origin."""
+        """Lines of the report on texts that the agent reads and that are not recorded: what they are → their origin;
+        and on its weights."""
         return {}
 
     @property

@@ -27,12 +27,14 @@ class RunSettings(AgentSettings):
     """`run`: a run folder, one of its checkpoints (RUN/checkpoints/checkpoint-N), or the name of an embedded base.
 
     `bf16`: mixed precision, which is faster but not bit-exact. `constrained`: constrained decoding, so that every
-    answer is an action.
+    answer is an action. `merged`: whether an adapter is added to the weights of its base, rounded once to their dtype;
+    None: unless they are quantised.
     """
 
     run: str
     bf16: bool = False
     constrained: bool = False
+    merged: bool | None = None
 
     @property
     def display_name(self) -> str:
@@ -61,8 +63,29 @@ class RunSettings(AgentSettings):
 
     @property
     def text_notes(self) -> dict[str, str]:
-        """What `data.notes` and `data.references` have the run read of planners and of other episodes."""
-        return text_notes_of(self.recipe.data)
+        """What `data.notes` and `data.references` have the run read of planners and of other episodes, and where its
+        adapter is."""
+        return text_notes_of(self.recipe.data) | self._adapter_note
+
+    @property
+    def _adapter_note(self) -> dict[str, str]:
+        model = self.recipe.model
+        if not self._trained.adapted:
+            return {}
+        if self.is_merged:
+            return {"adapter": f"merged into {model.dtype} weights"}
+        return {"adapter": f"apart from {model.dtype if model.quantisation is None else model.quantisation} weights"}
+
+    @property
+    def is_merged(self) -> bool:
+        """Raises UserError for `merged: true` and a quantised base."""
+        quantisation = self.recipe.model.quantisation
+        if self.merged and quantisation is not None:
+            raise UserError(
+                f"--agent.merged true: {self.run} was trained on {quantisation} weights, whose rounding would lose the "
+                "adapter; remove it, or evaluate the output of `vlm-agent merge`"
+            )
+        return quantisation is None if self.merged is None else self.merged
 
     @property
     def reads_elements(self) -> bool:
@@ -83,7 +106,12 @@ class RunSettings(AgentSettings):
         """A sha256 of the model's files, and the settings of decoding. Raises FileNotFoundError without a model,
         CheckpointError where a file differs from what the run recorded."""
         self._trained.check()
-        return {"checkpoint": self._trained.digest, "bf16": self.bf16, "constrained": self.constrained}
+        return {
+            "checkpoint": self._trained.digest,
+            "bf16": self.bf16,
+            "constrained": self.constrained,
+            "merged": self.is_merged,
+        }
 
     def device(self) -> str:
         from vlm_agent.models.weights.precision import describe_device, model_device

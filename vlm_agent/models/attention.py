@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional
 from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -151,6 +152,8 @@ def within_segments(
     if segment_bounds is None:
         if attention_mask is None and 1 < query.shape[2] < key.shape[2]:
             raise ValueError("several tokens behind a cache need a mask; decode with attention 'sdpa', which makes one")
+        if attention_mask is not None and 1 < query.shape[2] < key.shape[2] and query.shape[1] > key.shape[1]:
+            return _behind_cache(query, key, value, attention_mask, options.get("scaling")), None
         return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
     causal = options.get("is_causal", True)
     if can_run_kernel(query, options.get("dropout", 0.0)) and not has_long_segments(query, segment_bounds, causal):
@@ -165,6 +168,21 @@ def within_segments(
             one_query, one_key, one_value = (part[:, :, begin:end] for part in wide)
             parts.append(sdpa_attention_forward(module, one_query, one_key, one_value, None, **options)[0])
     return torch.cat(parts, dim=1).to(query.dtype), None
+
+
+def _behind_cache(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scaling: float | None
+) -> torch.Tensor:
+    """Attention of S new tokens behind a cache, `query` (B, heads, S, width) and `mask` (B, 1, S, L), with fewer key
+    heads: (B, S, heads, width). The queries that share a key head become tokens of one head; transformers would repeat
+    the whole cache."""
+    batch, heads, new, width = query.shape
+    groups = heads // key.shape[1]
+    grouped = query.reshape(batch, key.shape[1], groups * new, width)
+    attended = functional.scaled_dot_product_attention(
+        grouped, key, value, attn_mask=mask.repeat(1, 1, groups, 1), scale=scaling
+    )
+    return attended.reshape(batch, heads, new, width).transpose(1, 2)
 
 
 def _mask(

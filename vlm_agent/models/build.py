@@ -180,8 +180,8 @@ def load(
     `device`: where the model runs, None for the CPU. A base is quantised there, as in training; on a CPU it takes
     minutes.
 
-    `merged` folds an adapter into a float32 base: the speed of decoding is bound by the number of kernels. In bfloat16
-    the sum would be rounded to other weights than were trained, so the adapter stays separate.
+    `merged` folds an adapter into its base, unless that is quantised: the speed of decoding is bound by the number of
+    kernels. The sums are float32 and are rounded once to the recipe's dtype, on the CPU: the weights of `merge`.
 
     An adapter is loaded onto the base that its recipe names, or, for a run that started from random weights, onto the
     base saved with the run. Raises FileNotFoundError if the folder holds no model, CheckpointError if the base has
@@ -201,8 +201,9 @@ def load(
     if recipe.quantisation is not None:
         quantise(_on(base, device), recipe.quantisation)
     model = load_adapter(base, parts.weights, projector_in_base=recipe.train.projector == "frozen").eval()
-    foldable = merged and base.dtype == torch.float32 and recipe.quantisation is None
-    return _on(merge_adapter(model) if foldable else model, device), tokenizer
+    if merged and recipe.quantisation is None:
+        return _on(to_dtype(merge_adapter(model), getattr(torch, recipe.dtype)), device), tokenizer
+    return _on(model, device), tokenizer
 
 
 def _on(model: Model, device: torch.device) -> Model:

@@ -1,21 +1,24 @@
-"""The interface between decoding and model families, and a key-value cache that grows in place.
+"""The interface between decoding and model families, key-value caches, and steps that CUDA replays as a graph.
 
-transformers' cache concatenates, which copies the whole history of every sentence for every token. The cache here
-writes a decoded token into spare room behind the history, and copies nothing else.
+transformers' cache concatenates, which copies the whole history of every sentence for every token. The caches here
+write a decoded token into spare room behind the history, and copy nothing else: one grows, the other has a fixed size.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, cast, runtime_checkable
+from functools import cache, partial
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import torch
+from torch.utils._pytree import tree_map_only
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
-from vlm_agent.sentences import IGNORED, Sentence
-from vlm_agent.sentences.packing import pad
+from vlm_agent.models.attention import WITHIN_SEGMENTS, packed_options, to_device
+from vlm_agent.sentences import Sentence
+from vlm_agent.sentences.packing import pack
 
 CACHE = "cache" if "cache" in {field.name for field in fields(BaseModelOutputWithPast)} else "past_key_values"
 """The name under which transformers' models take the cache: `cache` from 5.24 on."""
@@ -26,17 +29,18 @@ LOGITS_AT_ONCE = 512
 
 @dataclass(frozen=True)
 class Prefill:
-    """The result of one forward pass over B sentences.
+    """The result of one forward pass over sentences in one packed row of L tokens.
 
-    `cache`: keys and values, a row for each sentence. `best`: the most likely token in place of each supervised one,
-    counted through all sentences in order; `logits` returns the logits (vocabulary,) there. `positions`: for each
-    sentence, the position that the model gave each of its tokens.
+    `cache`: keys and values (1, key heads, L, width). `starts`: the index of each sentence's first token in the row.
+    `best`: the most likely token in place of each supervised one, counted through all sentences in order; `logits`
+    returns the logits (vocabulary,) there. `positions`: the position that the model assigned to each token of the row.
     """
 
     cache: Cache
+    starts: Sequence[int]
     best: list[int]
     logits: Callable[[int], torch.Tensor]
-    positions: Sequence[Sequence[int]]
+    positions: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ class Decoder(Protocol):
         """Logits (B, S, vocabulary) after the tokens `ids`, int64 (B, S), which are appended to the cache.
 
         `positions`: int64 (B, S). `mask`: bool (B, S, cached + S), which of the cached tokens and of these each one
-        attends to.
+        attends to; (B, S, capacity) for a cache of fixed size.
         """
 
 
@@ -76,32 +80,48 @@ class CausalDecoder(Decoder):
         self, model: Any, transformer: PreTrainedModel, logits: Callable[[torch.Tensor], torch.Tensor]
     ) -> None:
         self._model, self.transformer, self.logits = model, cast("Any", transformer), logits
-        # The attention of packed rows accepts no masks, which steps behind a cache need.
-        transformer.set_attn_implementation("sdpa")
+        transformer.set_attn_implementation(WITHIN_SEGMENTS)
 
     @abstractmethod
-    def forward(self, sentences: Sequence[Sentence], ids: torch.Tensor) -> tuple[Cache, torch.Tensor]:
-        """The cache, and the hidden states (B, L, width), of `ids`, int64 (B, L), those of the sentences, padded."""
+    def forward(self, row: dict[str, Any], sentences: Sequence[Sentence], **options: Any) -> Any:
+        """transformers' output without the head for `row` (`collate`) on the model's device; `options` of the
+        transformer."""
 
-    def positions(self, sentence: Sentence) -> Sequence[int]:
-        """The position of each token; by default its index."""
-        return range(len(sentence))
+    def collate(self, sentences: Sequence[Sentence]) -> dict[str, Any]:
+        """One packed row on the host (`sentences/packing.py`)."""
+        return pack(sentences)
+
+    def positions(self, row: dict[str, Any]) -> torch.Tensor:
+        """The position of each token of a row, int64 (L,); by default its index in its sentence."""
+        return row["position_ids"][0]
 
     def axes(self, positions: torch.Tensor) -> torch.Tensor:
         """The `position_ids` of the transformer for new tokens at `positions`, int64 (B, S)."""
         return positions
 
     def prefill(self, sentences: Sequence[Sentence]) -> Prefill:
-        """One forward pass over all sentences, padded on the right, where causal attention ignores them."""
-        batch = pad(sentences)
-        cache, hidden = self.forward(sentences, batch["input_ids"])
-        hidden = hidden[:, :-1][batch["labels"][:, 1:] != IGNORED]
-        best = [token for part in hidden.split(LOGITS_AT_ONCE) for token in self.logits(part).argmax(-1).tolist()]
-        return Prefill(cache, best, lambda index: self.logits(hidden[index]), [*map(self.positions, sentences)])
+        """One forward pass over all sentences in a packed row, in which no sentence attends to another."""
+        row, cache, hidden = self._read(sentences)
+        hidden = hidden.index_select(0, to_device(row["target_places"], hidden.device))
+        best = [self.logits(part).argmax(-1) for part in hidden.split(LOGITS_AT_ONCE)]
+        return Prefill(
+            cache,
+            row["cu_seqlens"][:-1].tolist(),
+            torch.cat(best).tolist() if best else [],
+            lambda index: self.logits(hidden[index]),
+            self.positions(row).tolist(),
+        )
 
     def begin(self, sentence: Sentence) -> PrefilledSequence:
-        cache, hidden = self.forward([sentence], torch.tensor([sentence.input_ids]))
-        return PrefilledSequence(cache, self.logits(hidden[0, -1]), self.positions(sentence)[-1] + 1)
+        row, cache, hidden = self._read([sentence])
+        return PrefilledSequence(cache, self.logits(hidden[-1]), int(self.positions(row)[-1]) + 1)
+
+    def _read(self, sentences: Sequence[Sentence]) -> tuple[dict[str, Any], Cache, torch.Tensor]:
+        """The row on the host, its keys and values, and its hidden states (L, width)."""
+        row, cache, device = self.collate(sentences), growing_cache(), self._model.device
+        there = tree_map_only(torch.Tensor, partial(to_device, device=device), row)
+        options = packed_options(self.transformer, row["cu_seqlens"], device) | {"use_cache": True, CACHE: cache}
+        return row, cache, self.forward(there, sentences, **options).last_hidden_state[0]
 
     def step(self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, cache: Cache) -> torch.Tensor:
         device = self._model.device
@@ -149,7 +169,7 @@ class _GrowingLayer(DynamicLayer):
     buffer when they grow."""
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        super().lazy_initialization(key_states, value_states)
+        self.dtype, self.device, self.is_initialized = key_states.dtype, key_states.device, True
         self.keys, self.values = key_states[..., :0, :], value_states[..., :0, :]
         self._buffers: dict[str, torch.Tensor] = {}
 
@@ -175,3 +195,98 @@ class _GrowingLayer(DynamicLayer):
 
 def growing_cache() -> Cache:
     return Cache(layer_class_to_replicate=_GrowingLayer)
+
+
+class _FixedLayer(DynamicLayer):
+    """New tokens are written at `places`, int64 (new tokens,), of buffers that keep size and address."""
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor, places: torch.Tensor) -> None:
+        super().__init__()
+        self.dtype, self.device, self.is_initialized = keys.dtype, keys.device, True
+        self.keys, self.values, self._places = keys, values, places
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args, **kwargs
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        keys, values = cast("torch.Tensor", self.keys), cast("torch.Tensor", self.values)
+        return keys.index_copy_(2, self._places, key_states), values.index_copy_(2, self._places, value_states)
+
+
+def fixed_cache(cache: Cache, rows: torch.Tensor, columns: torch.Tensor, capacity: int, places: torch.Tensor) -> Cache:
+    """A cache with room for `capacity` tokens in each of B rows, which takes over tokens of `cache` and empties it.
+
+    `rows` int64 (B, 1) and `columns` int64 (B, tokens): the tokens to take over. `places` int64 (new tokens,): where a
+    step writes, read at every step. Layer by layer, so that both caches are never whole at the same time.
+    """
+    layers: list[Any] = []
+    while cache.layers:
+        layer: Any = cache.layers.pop(0)
+        keys, values = (_taken_over(part, rows, columns, capacity) for part in (layer.keys, layer.values))
+        layers.append(_FixedLayer(keys, values, places))
+    return Cache(layers=layers)
+
+
+def _taken_over(states: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, capacity: int) -> torch.Tensor:
+    # Zeros, because attention multiplies what a mask excludes by 0.
+    buffer = states.new_zeros(len(rows), states.shape[1], capacity, states.shape[3])
+    buffer[:, :, : columns.shape[1]] = states.transpose(1, 2)[rows, columns].transpose(1, 2)
+    return buffer
+
+
+class Replayed:
+    """`step`, a function of an int64 tensor (size,), called many times; on CUDA as a graph, else as it is.
+
+    Launched one by one, the kernels of a decoding step take several times as long as the GPU needs for them. The first
+    call runs as it is on another stream, where kernels are loaded and chosen. The second one is captured, and every
+    call from then on replays all kernels with one launch. So `step` must have results of equal sizes, keep its state in
+    tensors, and never wait for the device. Each call overwrites the results of the one before.
+    """
+
+    _newest: ClassVar[Any] = None
+    """The newest graph. It keeps the memory of captures alive, which the next one uses again."""
+
+    def __init__(self, step: Callable[[torch.Tensor], Any], size: int, device: torch.device) -> None:
+        self._step, self._input = step, torch.zeros(size, dtype=torch.int64, device=device)
+        self._stream = _other_stream(device) if can_replay(device) else None
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._results: Any = None
+
+    def __call__(self, values: torch.Tensor) -> Any:
+        """The results of `step` for `values`, int64 (size,) on the host."""
+        self._input.copy_(values, non_blocking=True)
+        if self._stream is None:
+            return self._step(self._input)
+        if self._results is None:
+            return self._warmed_up(self._stream)
+        if self._graph is None:
+            self._capture(self._stream)
+        cast("torch.cuda.CUDAGraph", self._graph).replay()
+        return self._results
+
+    def _warmed_up(self, stream: torch.cuda.Stream) -> Any:
+        current = torch.cuda.current_stream(stream.device)
+        stream.wait_stream(current)
+        with torch.cuda.stream(stream):
+            self._results = self._step(self._input)
+        current.wait_stream(stream)
+        return self._results
+
+    def _capture(self, stream: torch.cuda.Stream) -> None:
+        torch.cuda.synchronize(stream.device)
+        graph, newest = torch.cuda.CUDAGraph(), Replayed._newest
+        with torch.cuda.stream(stream):
+            # Other threads, which read episodes ahead, may allocate pinned memory meanwhile.
+            graph.capture_begin(None if newest is None else newest.pool(), capture_error_mode="thread_local")
+            self._results = self._step(self._input)
+            graph.capture_end()
+        self._graph = Replayed._newest = graph
+
+
+def can_replay(device: torch.device) -> bool:
+    return device.type == "cuda"
+
+
+@cache
+def _other_stream(device: torch.device) -> torch.cuda.Stream:
+    """One for all steps: every stream has its own workspace for matrix products."""
+    return torch.cuda.Stream(device)

@@ -100,21 +100,5 @@ def supervision_columns(roles: Sequence[Sequence[int]], weights: Sequence[Sequen
     return columns
 
 
-def pad(sentences: Sequence[Sentence]) -> dict[str, torch.Tensor]:
-    """`input_ids` and `labels`, int64 (sentences, longest), padded on the right.
-
-    With causal attention no token of a sentence attends to the padding.
-    """
-    longest = max(len(sentence) for sentence in sentences)
-    return {
-        "input_ids": torch.tensor([_padded(sentence.input_ids, longest, 0) for sentence in sentences]),
-        "labels": torch.tensor([_padded(sentence.labels, longest, IGNORED) for sentence in sentences]),
-    }
-
-
-def _padded(values: list[int], length: int, padding: int) -> list[int]:
-    return values + [padding] * (length - len(values))
-
-
 def _row(parts: Sequence[Sequence[int]]) -> torch.Tensor:
     return torch.from_numpy(np.concatenate([np.asarray(part, np.int64) for part in parts]))[None]

@@ -94,7 +94,7 @@ def _run(operator, args, kwargs):
         SecondDevice.reads += 1
     if any(there) and _waits(name, tensors, result_is_there):
         SecondDevice.waits[name] += 1
-    if _waits_for_copy(name, there, result_is_there, kwargs):
+    if _waits_for_copy(name, there, result_is_there, args, kwargs):
         SecondDevice.waits["copy to the device"] += 1
     here, here_options = pytree.tree_map(_held, (args, kwargs))
     result = operator(*here, **here_options)
@@ -117,8 +117,9 @@ def _waits(name: str, tensors: list[torch.Tensor], result_is_there: bool) -> boo
     return masked or copied or back or name in UNKNOWN_SIZE or name == "_local_scalar_dense"
 
 
-def _waits_for_copy(name: str, there: list[bool], result_is_there: bool, options: dict) -> bool:
-    return name in MOVES and result_is_there and not all(there) and not options.get("non_blocking", False)
+def _waits_for_copy(name: str, there: list[bool], result_is_there: bool, args: tuple, options: dict) -> bool:
+    is_asynchronous = options.get("non_blocking", name == "copy_" and args[2:] == (True,))
+    return name in MOVES and result_is_there and not all(there) and not is_asynchronous
 
 
 def _check(operator, name: str, tensors: list[torch.Tensor]) -> None:
@@ -237,20 +238,42 @@ def train(name: str, device: torch.device) -> dict:
     return {"figures": compared, "reads": forward[0][0], "waits": {"forward": forward[0][1], "step": waits}}
 
 
-def evaluate(name: str, device: torch.device) -> list[str]:
-    """What an agent says to every step, freely, kept to the action language, and deciding one step by itself."""
+def evaluate(name: str, device: torch.device) -> dict:
+    """`answers`: an agent's answers to every step, free and constrained, and one step by itself. `waits`: of one batch,
+    in the prefill, and by operation in the steps of decoding, whose number is `steps`."""
     from helpers.models import families
 
     from vlm_agent.agents import Turn
     from vlm_agent.agents.vlm.agent import VlmAgent
 
     family = families.family(name)
-    family.model.language_model.set_attn_implementation("sdpa")
     agent = VlmAgent(family.model.to(device).eval(), family.words, family.sentences)
     ways = agent, replace(agent, constrained=True)
     every = [answer.text for way in ways for answers in way.answer_episodes(episodes()) for answer in answers]
     first, second, *_ = episodes()[0].steps
-    return [*every, agent.act("open settings", [Turn(first.screen, None, first.action)], second.screen).text]
+    every.append(agent.act("open settings", [Turn(first.screen, None, first.action)], second.screen).text)
+    return {"answers": every} | waits_of(agent)
+
+
+def waits_of(agent) -> dict:
+    decoder, waits, steps = agent.decoder, {}, 0
+    prefill, step = decoder.prefill, decoder.step
+
+    def prefilled(sentences):
+        SecondDevice.waits.clear()
+        found = prefill(sentences)
+        waits["prefill"] = dict(SecondDevice.waits)
+        SecondDevice.waits.clear()
+        return found
+
+    def stepped(*inputs):
+        nonlocal steps
+        steps += 1
+        return step(*inputs)
+
+    decoder.prefill, decoder.step = prefilled, stepped
+    agent.answer_episodes(episodes())
+    return {"waits": waits | {"decoding": dict(SecondDevice.waits)}, "steps": steps}
 
 
 def main() -> None:
@@ -263,7 +286,7 @@ def main() -> None:
         for name in sys.argv[1:]:
             found[name] = {"train": train(name, device)}
             if name != AUTO_UI:
-                found[name]["answers"] = evaluate(name, device)
+                found[name]["evaluation"] = evaluate(name, device)
     print(json.dumps(found), flush=True)
     os._exit(0)  # autograd's thread for a device written in Python aborts an orderly exit
 

@@ -1,6 +1,7 @@
 """The faster patch embedding and attention of vision towers compute the outputs of transformers' own."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,11 +9,12 @@ import torch
 from helpers import tiny
 from helpers.models import families, tiny_qwen
 from torch.nn import functional
+from transformers.vision_utils import get_vision_interpolation_indices_and_weights
 
 from vlm_agent.models import attention
 from vlm_agent.models.attention import WITHIN_SEGMENTS, Bounds, within_segments
 from vlm_agent.models.qwen_vl import vision_kernels
-from vlm_agent.models.qwen_vl.vision_kernels import flatten_patch_embedding
+from vlm_agent.models.qwen_vl.vision_kernels import flatten_patch_embedding, tower_inputs
 
 SIZES = [(64, 32), (64, 32), (20, 12), (40, 48), (40, 48)]
 """Two pairs of equal screens, and windows of several lengths in all but the smallest."""
@@ -134,3 +136,12 @@ def test_convolutions_that_overlap_or_pad_are_left_alone(options):
     conv = convolution(**options)
     flatten_patch_embedding(conv)
     assert "forward" not in vars(conv)
+
+
+def test_interpolation_of_each_size_is_computed_once_and_equals_that_of_all_screens_together():
+    vision = SimpleNamespace(spatial_merge_size=2, num_position_embeddings=2304)
+    grids = torch.tensor([[1, 4, 6], [1, 8, 2], [1, 4, 6]])
+    inputs = tower_inputs(grids, vision)
+    expected = get_vision_interpolation_indices_and_weights(grids, 48, align_corners=True, spatial_merge_size=2)
+    for found, one in zip((inputs["interp_indices"], inputs["interp_weights"]), expected, strict=True):
+        assert torch.equal(found, one)

@@ -7,9 +7,12 @@ import pytest
 import torch
 from helpers import tiny
 from helpers.runs import adapted_run
+from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
+from vlm_agent.agents.loading import agent_settings
+from vlm_agent.errors import UserError
 from vlm_agent.models.build import build_model, configuration_of, load
 from vlm_agent.models.family import processor_of
 from vlm_agent.models.llama_vit.model import LlamaViT
@@ -87,6 +90,32 @@ def test_a_quantised_run_is_evaluated_as_it_was_trained_and_gone_on_from_as_merg
         assert compare(before, base(**batch).logits).max_relative <= TOLERANCE
     assert is_quantised(evaluated)
     assert not is_quantised(base)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_an_evaluated_adapter_is_merged_into_the_weights_that_merge_writes(dtype, tmp_path):
+    run = adapted_run.write_run(tmp_path, dtype=dtype)
+    merge_run(run, tmp_path / "merged", samples)
+    written, evaluated = (load(path, merged=True)[0].state_dict() for path in (tmp_path / "merged", run))
+    assert written.keys() == evaluated.keys()
+    assert {value.dtype for value in evaluated.values()} == {getattr(torch, dtype)}
+    assert all(torch.equal(written[name], value) for name, value in evaluated.items())
+    settings = agent_settings(str(run))
+    assert settings.identity()["merged"]
+    assert settings.text_notes == {"adapter": f"merged into {dtype} weights"}
+    assert "adapter" not in agent_settings(str(tmp_path / "merged")).text_notes
+    apart = agent_settings(str(run), overrides={"merged": False})
+    assert apart.text_notes == {"adapter": f"apart from {dtype} weights"}
+    assert isinstance(apart.load().model, PeftModel)
+
+
+def test_an_adapter_of_quantised_weights_stays_apart(tmp_path):
+    run = adapted_run.write_run(tmp_path, quantisation="nf4")
+    settings = agent_settings(str(run))
+    assert not settings.identity()["merged"]
+    assert settings.text_notes == {"adapter": "apart from nf4 weights"}
+    with pytest.raises(UserError, match=r"--agent.merged true: .* was trained on nf4 weights"):
+        agent_settings(str(run), overrides={"merged": True}).identity()
 
 
 def test_a_checkpoint_of_an_unfinished_run_has_the_configuration_of_the_run(run, tmp_path):

@@ -36,4 +36,4 @@ class AutoUiSettings(RunSettings):
         from vlm_agent.agents.auto_ui.agent import AutoUiAgent
 
         stored = None if self.features is None else Path(self.features)
-        return AutoUiAgent.from_run(folder, self.bf16, self.batch_size, self.constrained, stored)
+        return AutoUiAgent.from_run(folder, self.bf16, self.batch_size, self.constrained, stored, self.is_merged)

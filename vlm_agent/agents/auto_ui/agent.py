@@ -72,6 +72,7 @@ class AutoUiAgent(Agent):
         batch_size: int = BATCH_SIZE,
         constrained: bool = False,
         features: Path | None = None,
+        merged: bool = True,
     ) -> "AutoUiAgent":
         """The agent of a finished run or of a checkpoint (RUN/checkpoints/checkpoint-N), without a control.
 
@@ -80,7 +81,7 @@ class AutoUiAgent(Agent):
         """
         recipe, device = read_recipe(trained(run).recipe), model_device()
         store = None if features is None else FeatureStore(features)
-        model, tokenizer = load(run, merged=True, device=device)
+        model, tokenizer = load(run, merged, device)
         screens = ScreenFeatures.of_model(model.config.features, store, device)
         sentences = StepSentences.of(tokenizer, recipe.action_language.build(), recipe.data)
         return cls(model, tokenizer, sentences, screens, bf16, constrained, batch_size)

@@ -5,12 +5,14 @@ prediction after every token of every demonstrated action. While predictions equ
 has already processed the tokens of the answer. A step that never deviates, or deviates with its last token, is answered
 by the prefill alone. Every other step is decoded from the KV cache up to the deviation. These steps are decoded
 together, one token of each per forward pass: they share the cached history of their sentence, and an attention mask
-restricts each to the history before its step and to its own tokens.
+restricts each to the history before its step and to its own tokens. All these forward passes have equal shapes, so that
+a GPU can replay them (`models/decoding.py`).
 
 The tokens equal those of decoding step by step, except for ties broken by rounding, because the order of summation
 depends on the batch. No such tie was observed in float32; they occur in mixed precision.
 
-The memory is that of the KV cache of the sentences, and at most `max_tokens` more positions per answer.
+The memory is that of the KV cache of the sentences, each as long as the longest of its batch, and at most `max_tokens`
+more positions per answer.
 
 Encoder-decoder models have a source for each step, so that no answer shares keys and values with another
 (`answer_sources`).
@@ -18,16 +20,18 @@ Encoder-decoder models have a source for each step, so that no answer shares key
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
+import numpy as np
 import torch
 from transformers import Cache
 from transformers.cache_utils import DynamicLayer
 
-from vlm_agent.models.decoding import Decoder, Prefill, SourceDecoder
+from vlm_agent.models.attention import to_device
+from vlm_agent.models.decoding import Decoder, Prefill, Replayed, SourceDecoder, fixed_cache
 from vlm_agent.sentences import ACTION_ROLE, IGNORED, Sentence
 
 Choice = Callable[[list[int], int, Callable[[], torch.Tensor]], int]
@@ -43,12 +47,12 @@ def most_likely(tokens: list[int], best: int, logits: Callable[[], torch.Tensor]
 class DecodedAnswer:
     """One answer: its tokens `ids`, and whether all of them come from the prefill.
 
-    During decoding: `row` is the row of its sentence in the cache; it attends to the first `visible` tokens there.
-    `position`: the position of its first decoded token.
+    During decoding, `sentence` is the number of its sentence in the batch; it attends to the first `visible` tokens of
+    it. `position`: the position of its first decoded token.
     """
 
     ids: list[int]
-    row: int
+    sentence: int
     visible: int
     position: int = 0
     from_prefill: bool = True
@@ -77,17 +81,17 @@ def answer_sentences(
         return [_answer_alone(decoder, one, limits, choose) for one in sentences]
     answers: list[list[DecodedAnswer]] = [[] for _ in sentences]
     supervised = 0  # supervised tokens of earlier sentences: the offset of this sentence in `prefill.best`
-    for row, sentence in enumerate(sentences):
+    for place, sentence in enumerate(sentences):
         numbers = _numbers_of_supervised(sentence)
         for start, end in answer_spans(sentence, limits.end_mark):
             target = sentence.input_ids[start : min(end, start + limits.max_tokens)]
-            answer = DecodedAnswer([], row, start)
+            answer = DecodedAnswer([], place, start)
             _follow(prefill, supervised + numbers[start], target, answer, limits, choose)
-            answer.position = prefill.positions[row][min(answer.visible, end - 1)]
-            answers[row].append(answer)
+            answer.position = prefill.positions[prefill.starts[place] + min(answer.visible, end - 1)]
+            answers[place].append(answer)
         supervised += len(numbers)
-    unfinished = [answer for row in answers for answer in row if not answer.from_prefill]
-    decode(decoder, prefill.cache, len(sentences), unfinished, limits, choose)
+    unfinished = [answer for those in answers for answer in those if not answer.from_prefill]
+    decode(decoder, prefill.cache, prefill.starts, unfinished, limits, choose)
     return answers
 
 
@@ -148,72 +152,134 @@ def _follow(
 
 
 def decode(
-    decoder: Decoder, cache: Cache, rows: int, answers: list[DecodedAnswer], limits: Limits, choose: Choice
+    decoder: Decoder,
+    cache: Cache,
+    starts: Sequence[int],
+    answers: Sequence[DecodedAnswer],
+    limits: Limits,
+    choose: Choice,
 ) -> None:
-    """Continues all `answers` together to their ends, from the cache of `rows` sentences.
+    """Continues all `answers` together to their ends. `cache`: of one row, in which sentences begin at `starts`; it is
+    emptied.
 
-    The last token of an answer is not in the cache yet. New tokens are appended to the answer's row of the cache;
-    `owners`, int64 (rows, appended tokens), is the index of the answer that each of them belongs to.
+    The last token of an answer is not in the cache yet.
     """
-    length, owners = cache.get_seq_length(), torch.empty(rows, 0, dtype=torch.int64)
-    unfinished = dict(enumerate(answers))
-    for new_tokens in itertools.count():
-        if not unfinished:
-            return
-        owners = _drop_finished_rows(cache, owners, unfinished)
-        slots = _next_slots(unfinished)
-        at = tuple(torch.tensor(list(slots.values())).T)
-        shape = len(owners), int(at[1].max()) + 1
-        owner = torch.full(shape, _PADDING)
-        ids, visible, position = (torch.zeros(shape, dtype=torch.int64) for _ in range(3))
-        owner[at] = torch.tensor(list(unfinished))
-        ids[at] = torch.tensor([answer.ids[-1] for answer in unfinished.values()])
-        visible[at] = torch.tensor([answer.visible for answer in unfinished.values()])
-        position[at] = torch.tensor([answer.position + new_tokens for answer in unfinished.values()])
-        owners = torch.cat([owners, owner], dim=1)
-        history = torch.arange(length) < visible[..., None]
-        mask = torch.cat([history, owners[:, None, :] == owner[..., None]], dim=2)
-        logits = decoder.step(ids, position, mask, cache)
-        best = logits.argmax(-1).tolist()
-        for number, (row, slot) in slots.items():
-            answer = unfinished[number]
-            logits_here = partial(logits.__getitem__, (row, slot))
-            answer.ids.append(choose(answer.ids, best[row][slot], logits_here))
-            if limits.reached(answer.ids):
-                del unfinished[number]
+    unfinished = {number: _Place(0, starts[answer.sentence]) for number, answer in enumerate(answers)}
+    written = 0  # tokens of each answer in the cache
+    while unfinished:
+        steps = limits.max_tokens - min(len(answers[number].ids) for number in unfinished)
+        columns = _Columns(unfinished, answers, written, steps)
+        cache, step = columns.step(decoder, cache, unfinished, answers)
+        unfinished, most = columns.places, len(unfinished)
+        # Another cache without the finished answers costs a copy, and on a GPU another graph.
+        while unfinished and len(unfinished) * _FINISHED_SHARE > most:
+            best, logits = step(columns.inputs(answers, unfinished, written))
+            written += 1
+            tokens = best.tolist()
+            for number, place in [*unfinished.items()]:
+                answer, logits_here = answers[number], partial(logits.__getitem__, (place.row, place.slot))
+                answer.ids.append(choose(answer.ids, tokens[place.row][place.slot], logits_here))
+                if limits.reached(answer.ids):
+                    del unfinished[number]
 
 
 def _same(logits: torch.Tensor) -> torch.Tensor:
     return logits
 
 
-_PADDING = -1
-"""The owner of padding tokens, which attend only to each other; without any key their softmax would be NaN."""
+_FINISHED_SHARE = 4
+"""Finished answers leave the cache when no more than this fraction is unfinished."""
 
 
-def _next_slots(unfinished: dict[int, DecodedAnswer]) -> dict[int, tuple[int, int]]:
-    """(row, column) of each answer's next token in the new tokens: its row of the cache, and the next free column."""
-    columns: Counter[int] = Counter()
-    slots = {}
-    for number, answer in unfinished.items():
-        slots[number] = answer.row, columns[answer.row]
-        columns[answer.row] += 1
-    return slots
+@dataclass(frozen=True)
+class _Place:
+    """Where an answer is in a cache: its row, the column in which its sentence begins there, and its slot: the columns
+    of its own tokens are `own` + slot, `own` + slot + slots, …"""
+
+    row: int
+    start: int = 0
+    slot: int = 0
+    own: int = 0
+    slots: int = 1
+
+    def own_columns(self, written: int) -> np.ndarray:
+        return self.own + self.slot + self.slots * np.arange(written)
 
 
-def _device(cache: Cache) -> torch.device:
-    return cast("DynamicLayer", cache.layers[0]).device
+class _Columns:
+    """The tokens in a cache of fixed size, for the answers of some sentences.
+
+    A row holds the first `history` tokens of a sentence. Each decoded token of its answers has a column after them:
+    `slots` columns for the first token of every answer, `slots` for the second, and so on, for `written` tokens that
+    are in the cache already and `steps` to come. A slot without an answer attends to its own tokens only; without any,
+    its softmax would be NaN.
+    """
+
+    def __init__(self, old: Mapping[int, _Place], answers: Sequence[DecodedAnswer], written: int, steps: int) -> None:
+        """`old`: the places in the cache before, by the number of the answer in `answers`."""
+        rows = {sentence: row for row, sentence in enumerate(sorted({answers[number].sentence for number in old}))}
+        used: Counter[int] = Counter(rows[answers[number].sentence] for number in old)
+        self.rows, self.slots = len(rows), max(used.values())
+        self.history, self.written = max(answers[number].visible for number in old), written
+        self.capacity = _rounded(self.history + self.slots * (written + steps))
+        free = [itertools.count() for _ in rows]
+        self.places: dict[int, _Place] = {}
+        for number in old:
+            row = rows[answers[number].sentence]
+            self.places[number] = _Place(row, 0, next(free[row]), self.history, self.slots)
+
+    def step(
+        self, decoder: Decoder, cache: Cache, old: Mapping[int, _Place], answers: Sequence[DecodedAnswer]
+    ) -> tuple[Cache, Replayed]:
+        """The cache with the tokens of `cache`, and the forward pass for `inputs`: the most likely tokens, int64 (rows,
+        slots), and their logits (rows, slots, vocabulary)."""
+        device = cast("DynamicLayer", cache.layers[0]).device
+        row, column = (to_device(part, device) for part in self._taken_over(cache, old))
+        visible, position = np.zeros((2, self.rows, self.slots), np.int64)
+        for number, place in self.places.items():
+            visible[place.row, place.slot] = answers[number].visible
+            position[place.row, place.slot] = answers[number].position
+        seen = torch.arange(self.capacity, device=device) < to_device(visible, device)[..., None]
+        first_position = to_device(position, device)
+        slot = torch.arange(self.slots, device=device)
+        after = torch.arange(self.capacity, device=device) - self.history
+        own = (after >= 0) & (after % self.slots == slot[:, None])
+        new = torch.empty_like(slot)  # the columns of new tokens, which the cache reads
+        cache = fixed_cache(cache, row, column, self.capacity, new)
+
+        def step(inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            written = inputs[-1]
+            new.copy_(self.history + written * self.slots + slot)
+            mask = seen | (own & (after // self.slots <= written))
+            logits = decoder.step(inputs[:-1].view(position.shape), first_position + written, mask, cache)
+            return logits.argmax(-1), logits
+
+        return cache, Replayed(step, position.size + 1, device)
+
+    def inputs(self, answers: Sequence[DecodedAnswer], unfinished: Mapping[int, _Place], written: int) -> torch.Tensor:
+        """int64 (rows * slots + 1,): the last token of each answer, and the tokens of each that are in the cache."""
+        ids = np.zeros(self.rows * self.slots + 1, np.int64)
+        for number, place in unfinished.items():
+            ids[place.row * self.slots + place.slot] = answers[number].ids[-1]
+        ids[-1] = written
+        return torch.from_numpy(ids)
+
+    def _taken_over(self, cache: Cache, old: Mapping[int, _Place]) -> tuple[np.ndarray, np.ndarray]:
+        """Row (rows, 1) and column (rows, tokens) in `cache` of each token in the new one. Slots without an answer, and
+        history beyond a sentence, take any token."""
+        last = cache.get_seq_length() - 1
+        row = np.zeros((self.rows, 1), np.int64)
+        column = np.zeros((self.rows, self.history + self.slots * self.written), np.int64)
+        for number, place in self.places.items():
+            row[place.row] = old[number].row
+            column[place.row, : self.history] = np.minimum(old[number].start + np.arange(self.history), last)
+            column[place.row, place.own_columns(self.written)] = old[number].own_columns(self.written)
+        return row, column
 
 
-def _drop_finished_rows(cache: Cache, owners: torch.Tensor, unfinished: dict[int, DecodedAnswer]) -> torch.Tensor:
-    """Removes rows without unfinished answers from the cache once they are half of all rows; removing copies it."""
-    rows = sorted({answer.row for answer in unfinished.values()})
-    if 2 * len(rows) > len(owners):
-        return owners
-    cache.batch_select_indices(torch.tensor(rows, device=_device(cache)))
-    for answer in unfinished.values():
-        answer.row = rows.index(answer.row)
-    return owners[rows]
+def _rounded(columns: int) -> int:
+    """A multiple of 8, which kernels of attention with a mask want."""
+    return -(-columns // 8) * 8
 
 
 def answer_sources(

@@ -13,12 +13,13 @@ BATCH_TOKENS = 8192
 
 
 class VlmSettings(RunSettings):
-    """`batch_tokens`: tokens per forward pass, padding included; rounding depends on it."""
+    """`batch_tokens`: tokens per forward pass, padding included; rounding depends on it. None: as many as the GPU has
+    memory for (`agent.tokens_at_once`)."""
 
     SENTENCES: ClassVar[tuple[str, ...]] = IN_TURNS
 
     agent: str = "vlm"
-    batch_tokens: PositiveInt = BATCH_TOKENS
+    batch_tokens: PositiveInt | None = None
 
     def identity(self) -> dict[str, Any]:
         return super().identity() | {"batch_tokens": self.batch_tokens}
@@ -26,4 +27,4 @@ class VlmSettings(RunSettings):
     def build(self, folder: Path) -> Agent:
         from vlm_agent.agents.vlm.agent import VlmAgent
 
-        return VlmAgent.from_run(folder, self.bf16, self.batch_tokens, self.constrained)
+        return VlmAgent.from_run(folder, self.bf16, self.batch_tokens, self.constrained, self.is_merged)

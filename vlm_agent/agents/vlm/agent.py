@@ -27,6 +27,7 @@ from vlm_agent.agents.vlm import BATCH_TOKENS
 from vlm_agent.episodes import Episode, Screen, without_pixels
 from vlm_agent.errors import UserError
 from vlm_agent.models.build import load
+from vlm_agent.models.cost import DecoderShape, UnknownCostError, decoder_shape
 from vlm_agent.models.decoding import Decoder
 from vlm_agent.models.family import context_of, decoder_of, processor_of
 from vlm_agent.models.run_layout import trained
@@ -66,17 +67,23 @@ class VlmAgent(Agent):
 
     @classmethod
     def from_run(
-        cls, run: Path, bf16: bool = False, batch_tokens: int = BATCH_TOKENS, constrained: bool = False
+        cls,
+        run: Path,
+        bf16: bool = False,
+        batch_tokens: int | None = None,
+        constrained: bool = False,
+        merged: bool = True,
     ) -> "VlmAgent":
         """The agent of a finished run or of a checkpoint (RUN/checkpoints/checkpoint-N), without a control."""
         recipe = read_recipe(trained(run).recipe)
-        model, tokenizer = load(run, merged=True, device=model_device())
+        model, tokenizer = load(run, merged, model_device())
         language = recipe.action_language.build()
         sentences = processor_of(model.config).sentences(tokenizer, language, recipe.data)
         if recipe.data.references is not None:
             references = references_of_run(trained(run).references, recipe.data.references)
             sentences = replace(sentences, references=references)
-        return cls(model, tokenizer, sentences, bf16, constrained, batch_tokens)
+        size = tokens_at_once(model, bf16) if batch_tokens is None else batch_tokens
+        return cls(model, tokenizer, sentences, bf16, constrained, size)
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
         start = time.perf_counter()
@@ -261,3 +268,33 @@ def batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
         else:
             found.append([index])
     return found
+
+
+MOST_TOKENS = 65_536
+"""A larger batch makes no kernel faster, and leaves no batch to prepare while it runs."""
+
+
+def tokens_at_once(model: "PreTrainedModel | PeftModel", bf16: bool) -> int:
+    """The tokens of a batch on the model's device: `BATCH_TOKENS` on a CPU, and for a language model of unknown sizes.
+    On a GPU a power of two, up to `MOST_TOKENS`, that half of its free memory has room for."""
+    device, config = cast(torch.device, model.device), without_adapter(model).config
+    if device.type != "cuda":
+        return BATCH_TOKENS
+    try:
+        token = bytes_of_token(decoder_shape(config.get_text_config()), bf16)
+    except UnknownCostError:
+        return BATCH_TOKENS
+    return fitting_tokens(torch.cuda.mem_get_info(device)[0], token)
+
+
+def bytes_of_token(shape: DecoderShape, bf16: bool) -> int:
+    """An estimate of the memory for one token: its keys and values, of the prefill and of the steps; the results of one
+    layer; and as much of the vision tower, which sees four or five patches a token."""
+    cached = 2 * shape.layers * 2 * shape.kv_width
+    layer = 8 * shape.hidden + 4 * shape.intermediate
+    return (cached + 2 * layer) * (2 if bf16 else 4)
+
+
+def fitting_tokens(free: int, token: int) -> int:
+    """The largest power of two of tokens in half of `free` bytes; at least 1, at most `MOST_TOKENS`."""
+    return min(MOST_TOKENS, 1 << max(0, (free // 2 // token).bit_length() - 1))

@@ -11,13 +11,13 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import Cache, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import LanguageVocabulary
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.attention import choose_attention
 from vlm_agent.models.cost import DecoderOnlyCost, Flops, Precision
-from vlm_agent.models.decoding import CACHE, CausalDecoder, growing_cache
+from vlm_agent.models.decoding import CausalDecoder
 from vlm_agent.models.family import ModelFamily, Processor
 from vlm_agent.models.llama_vit.from_scratch import initialise
 from vlm_agent.models.llama_vit.model import LlamaViT, LlamaViTConfig, projector_kind
@@ -38,12 +38,10 @@ class LlamaViTDecoder(CausalDecoder):
         super().__init__(model, cast("Any", model.language_model).model, model.logits)
         self._screens = ScreenCache(model)
 
-    def forward(self, sentences: Sequence[Sentence], ids: torch.Tensor) -> tuple[Cache, torch.Tensor]:
-        cache = growing_cache()
+    def forward(self, row: dict[str, Any], sentences: Sequence[Sentence], **options: Any) -> Any:
         tokens = self._screens([screen for sentence in sentences for screen in sentence.screens])
-        embeddings = self._model.embed_seen(ids.to(self._model.device), tokens)
-        decoded = self.transformer(inputs_embeds=embeddings, use_cache=True, **{CACHE: cache})
-        return cache, decoded.last_hidden_state
+        embeddings = self._model.embed_seen(row["input_ids"], tokens, row["screen_places"])
+        return self.transformer(inputs_embeds=embeddings, position_ids=row["position_ids"], **options)
 
 
 class ScreenCache:

@@ -272,9 +272,9 @@ class LlamaViT(PreTrainedModel):
         seen, positioned = self.see(screens)
         return filled(embeddings, at, positioned.flatten(0, 1)), seen
 
-    def embed_seen(self, input_ids: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    def embed_seen(self, input_ids: torch.Tensor, tokens: torch.Tensor, screen_places: torch.Tensor) -> torch.Tensor:
         """`embed` from cached visual tokens (N, tokens, hidden), positions added."""
-        return filled(self._embed_words(input_ids), places(input_ids == SCREEN_TOKEN), tokens.flatten(0, 1))
+        return filled(self._embed_words(input_ids), screen_places, tokens.flatten(0, 1))
 
     def _embed_words(self, input_ids: torch.Tensor) -> torch.Tensor:
         """Embeddings (B, L, hidden), those of visual tokens to be replaced."""

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import send_to_device
-from torch.nn import functional
-from transformers import Cache, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 
 from vlm_agent.models.attention import choose_attention
-from vlm_agent.models.decoding import CACHE, CausalDecoder, growing_cache
+from vlm_agent.models.decoding import CausalDecoder
 from vlm_agent.models.family import ModelFamily, Processor, source_of, write_tokenizer_of_servers
 from vlm_agent.models.pretrained import source_configuration
 from vlm_agent.models.qwen_vl.cost import QwenVLCost
@@ -29,9 +27,8 @@ from vlm_agent.models.qwen_vl.model import (
 )
 from vlm_agent.models.qwen_vl.vision_kernels import use_fast_kernels
 from vlm_agent.recipe.model import ModelRecipe
-from vlm_agent.sentences import SCREEN_TOKEN, Sentence
+from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import FittedScreens
-from vlm_agent.sentences.packing import places
 
 PREPROCESSOR_FILE = "preprocessor_config.json"
 
@@ -59,26 +56,25 @@ CHAT_TEMPLATE = """\
 """Writes a conversation in the words of training as training wrote it; published tokenizers have no start mark."""
 
 
+READ_COLUMNS = ("patches", "grids", "input_ids", "position_ids", "tower", "screen_places")
+"""The columns of a row that `ReadsScreens.read` takes."""
+
+
 class QwenVLDecoder(CausalDecoder):
     def __init__(self, model: ReadsScreens) -> None:
         super().__init__(model, model.language_model, model.lm_head)
         self._collate = QwenVLCollator(model.config)
         self.prepare_screen = self._collate.prepare_screen
 
-    def forward(self, sentences: Sequence[Sentence], ids: torch.Tensor) -> tuple[Cache, torch.Tensor]:
-        cache, positions = growing_cache(), [self._collate.positions(sentence) for sentence in sentences]
-        # time, row and column, without the index in the sentence
-        padded = [functional.pad(torch.from_numpy(one[1:]), (0, ids.shape[1] - one.shape[1])) for one in positions]
-        batch = self._collate.screens(sentences) | {
-            "input_ids": ids,
-            "position_ids": torch.stack(padded, dim=1),
-            "screen_places": places(ids == SCREEN_TOKEN),
-        }
-        decoded = self._model.read(**send_to_device(batch, self._model.device), use_cache=True, **{CACHE: cache})
-        return cache, decoded.last_hidden_state
+    def collate(self, sentences: Sequence[Sentence]) -> dict[str, Any]:
+        return self._collate([*sentences])
 
-    def positions(self, sentence: Sentence) -> list[int]:
-        return self._collate.positions(sentence)[1].tolist()
+    def forward(self, row: dict[str, Any], sentences: Sequence[Sentence], **options: Any) -> Any:
+        return self._model.read(**{name: row[name] for name in READ_COLUMNS}, **options)
+
+    def positions(self, row: dict[str, Any]) -> torch.Tensor:
+        """The time axis."""
+        return row["position_ids"][1, 0]
 
     def axes(self, positions: torch.Tensor) -> torch.Tensor:
         """Time, row and column of a new token are all its position."""

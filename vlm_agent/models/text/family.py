@@ -9,13 +9,13 @@ import numpy as np
 import torch
 import transformers
 from torch import nn
-from transformers import Cache, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
 from vlm_agent.action_languages import LanguageVocabulary
 from vlm_agent.models.attention import choose_attention, packed_options
 from vlm_agent.models.cost import DecoderOnlyCost
-from vlm_agent.models.decoding import CACHE, CausalDecoder, growing_cache
+from vlm_agent.models.decoding import CausalDecoder
 from vlm_agent.models.family import ModelFamily, Processor, write_tokenizer_of_servers
 from vlm_agent.models.loss import ReadsRows, SupervisedOutput, supervise
 from vlm_agent.models.pretrained import configuration, language_model, source_configuration, whole_model
@@ -200,10 +200,8 @@ class Qwen3ForCausalLM(ReadsText, transformers.Qwen3ForCausalLM):
 
 
 class TextDecoder(CausalDecoder):
-    def forward(self, sentences: Sequence[Sentence], ids: torch.Tensor) -> tuple[Cache, torch.Tensor]:
-        cache = growing_cache()
-        decoded = self.transformer(input_ids=ids.to(self._model.device), use_cache=True, **{CACHE: cache})
-        return cache, decoded.last_hidden_state
+    def forward(self, row: dict[str, Any], sentences: Sequence[Sentence], **options: Any) -> Any:
+        return self.transformer(input_ids=row["input_ids"], position_ids=row["position_ids"], **options)
 
 
 class TextCost(DecoderOnlyCost):
