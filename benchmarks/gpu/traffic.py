@@ -19,9 +19,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from benchmarks.training.models import LORA_ALPHA, LORA_RANK, default_dtype
 from benchmarks.training.shapes import Shape, shape_named
-from vlm_agent.models.weights.adapters import leave_input_dtype_to_autocast
+from vlm_agent.models.weights.lora_layers import fuse_lora
 
-PRODUCTS = {"mm", "addmm", "bmm"}
+PRODUCTS = {"mm", "addmm", "addmm_", "bmm"}
 DECODERS = {"llama_vit": "llama", "qwen2_5_vl": "qwen2", "qwen3_vl": "qwen3"}
 """Language models of one modality with the same layers, but for the rotation's three axes."""
 
@@ -67,15 +67,15 @@ def _size(tensor: torch.Tensor) -> int:
 def measure(options: argparse.Namespace) -> dict:
     shape = shape_named(options.shape)
     return {
-        "without float32 copies": count(shape, options, copies=False),
-        "with float32 copies, as peft makes them": count(shape, options, copies=True),
+        "fused": count(shape, options, fused=True),
+        "as transformers and peft run it": count(shape, options, fused=False),
     }
 
 
-def count(shape: Shape, options: argparse.Namespace, copies: bool) -> dict:
+def count(shape: Shape, options: argparse.Namespace, fused: bool) -> dict:
     model = one_layer(shape)
-    if not copies:
-        leave_input_dtype_to_autocast(model)
+    if fused:
+        fuse_lora(model)
     width = shape.text["hidden_size"]
     embeddings = torch.randn(1, options.tokens, width, dtype=torch.bfloat16).requires_grad_()
     with Traffic() as traffic:

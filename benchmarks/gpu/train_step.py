@@ -3,7 +3,7 @@
 Rows are made before the clock starts, as loader processes do in a run; their way to the GPU is timed. Model FLOPs are
 those of vlm_agent.training.flops, without what gradient checkpointing computes again.
 `--undo` measures without one of the package's faster operations: `patches` and `windows` of vision_kernels.py,
-`adapters` of adapters.py (inputs of LoRA copied to float32), `varlen` for one attention call per sentence and window.
+`lora` of lora_layers.py, `varlen` for one attention call per sentence and window.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from vlm_agent.training.dry_run.hardware import gpu_of_device
 from vlm_agent.training.dry_run.memory import SHARDINGS, spread, weigh
 
 DTYPE = torch.bfloat16
-UNDO = ("patches", "windows", "adapters", "varlen")
+UNDO = ("patches", "windows", "varlen", "lora")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -117,8 +117,9 @@ def set_dropout(model: nn.Module, share: float) -> None:
 def undo(model: nn.Module, names: list[str]) -> None:
     """Go back to how transformers or peft do it."""
     vision = model.get_base_model().vision
-    for module in [*model.modules()] if "adapters" in names else []:
-        vars(module).pop("_cast_input_dtype", None)
+    for module in [*model.modules()] if "lora" in names else []:
+        if isinstance(module, LoraLinear):
+            vars(module).pop("forward", None)
     for module in [*vision.modules()] if "patches" in names else []:
         if isinstance(module, nn.Conv3d):
             vars(module).pop("forward", None)
