@@ -20,14 +20,15 @@ scores. The sum here is for a Llama-like layer as transformers, PEFT and autocas
 saves no scores. A layer and token, with h hidden, q and k widths of queries and keys, i of the MLP, e bytes a number (2
 in bfloat16, else 4):
 
-    two norms     8 h          float32 copies of their inputs; twice that where they train; 4 (q + k) with Qwen3's
+    two norms     2 s h        their inputs, of s bytes a number (2 where frozen weights are bfloat16, else 4), and
+                               4 bytes a token; e (q + k) more with Qwen3's
     inputs        e (2h + i)   of the linear maps, for their own or their adapter's weight gradients: maps of one input
-                               share it, and attention keeps the input of its output map. e (5h + q + i) where the
+                               share it, and attention keeps the input of its output map. e (5h + i) where the
                                layer trains in full in mixed precision: each map has a cast copy. Nothing where the
                                layer is frozen
     dropout       e q + 2h + q + i  where LoRA has dropout: the copy of attention's output, and bytes of masks
     attention     e (2q + 2k)  queries, keys, values, output; and 4 bytes a head
-    MLP           3 e i        gate, its activation, up
+    MLP           2 e i        gate and up (`models.fused` computes the activation again)
 
 With gradient checkpointing a layer keeps its input alone, and one layer at a time the rest.
 """
@@ -123,6 +124,10 @@ class Precision:
     @property
     def bytes(self) -> int:
         return 2 if self.bf16 else 4
+
+    @property
+    def state_bytes(self) -> int:
+        return 2 if self.frozen_bf16 else 4
 
 
 class CostModel(Protocol):
@@ -325,25 +330,26 @@ def decoder_bytes(
         return one  # nothing below the head needs a gradient, so no layer keeps anything
     if not checkpointing:
         return decoder.layers * one
-    return decoder.layers * tokens * decoder.hidden * (2 if precision.frozen_bf16 else 4) + one
+    return decoder.layers * tokens * decoder.hidden * precision.state_bytes + one
 
 
 def layer_bytes(decoder: DecoderShape, train: TrainedParts, lora: Lora, precision: Precision) -> int:
     """Activations of one layer and token, by the formula in the module's docstring."""
     hidden, query, key, wide = decoder.hidden, decoder.query_width, decoder.kv_width, decoder.intermediate
     width, kind = precision.bytes, train.language_model
-    norms = 8 * hidden * (2 if kind == "full" else 1) + (4 * (query + key) if decoder.qk_norm else 0)
+    norms = 2 * (precision.state_bytes * hidden + 4)
+    norms += width * (query + key) + 4 * (decoder.heads + decoder.kv_heads) if decoder.qk_norm else 0
     if kind == "frozen":
         inputs = 0
     elif kind == "lora" and lora.dropout:
         inputs = (2 * hidden + query + wide) * (width + 1)
     elif kind == "full" and precision.bf16:
-        inputs = width * (5 * hidden + query + wide)
+        inputs = width * (5 * hidden + wide)
     else:
         inputs = width * (2 * hidden + wide)
     adapters = 7 * lora.rank * width if kind == "lora" else 0
     attention = width * (2 * query + 2 * key) + 4 * decoder.heads
-    return norms + inputs + adapters + attention + 3 * width * wide
+    return norms + inputs + adapters + attention + 2 * width * wide
 
 
 def logit_bytes(vocabulary: int, precision: Precision, supervised: int) -> int:

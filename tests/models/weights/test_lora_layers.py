@@ -90,7 +90,7 @@ def test_values_and_gradients_are_those_of_peft(x, dora):
 
 @pytest.mark.parametrize("frozen", [torch.float32, torch.bfloat16], ids=str)
 def test_under_autocast_values_and_gradients_are_those_of_peft_within_two_percent(x, frozen):
-    """Relative to the largest number of each tensor: peft rounds a product, its scaling and the sum to bfloat16 one by one."""
+    """Relative to the largest number of each tensor. peft rounds product, scaling and sum to bfloat16 one by one."""
     models = [fused(), adapted()]
     for model in models:
         for weight in model.parameters():

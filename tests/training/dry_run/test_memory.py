@@ -11,6 +11,7 @@ from transformers import AutoConfig
 
 from vlm_agent.models.cost import Precision, Workload, decoder_shape, layer_bytes, logit_bytes
 from vlm_agent.models.family import family_of
+from vlm_agent.models.fused import fuse
 from vlm_agent.models.weights.adapters import choose_trained_weights
 from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.recipe.model import Lora, TrainedParts
@@ -145,6 +146,7 @@ def saved_by_a_layer(train: TrainedParts, lora: Lora, numbers: Precision) -> flo
 
 def saved(layers: int, train: TrainedParts, lora: Lora, numbers: Precision) -> float:
     model = tiny.model(64, llama=LLAMA | {"num_hidden_layers": layers})
+    fuse(model)
     model = model.to(torch.bfloat16) if numbers.frozen_bf16 else model
     model = choose_trained_weights(model, train, lora).train()
     decoder = (model if train == FULL else model.get_base_model()).language_model.model

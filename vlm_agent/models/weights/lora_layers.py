@@ -34,7 +34,7 @@ def fuse_lora(model: nn.Module) -> None:
         for layers in groups.values():
             siblings = _Siblings(layers)
             for layer in layers:
-                vars(layer)["forward"] = partial(_forward, layer, siblings)
+                vars(layer)["forward"] = partial(adapt, layer, siblings)
             if len(layers) > 1:
                 parent.register_forward_hook(siblings.clear, always_call=True)
 
@@ -79,7 +79,8 @@ def _reduce(layers: list[Any], adapter: str, x: torch.Tensor) -> dict[Any, torch
     return dict(zip(layers, hidden.split([len(weight) for weight in weights], dim=-1), strict=True))
 
 
-def _forward(layer: Any, siblings: _Siblings, x: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+def adapt(layer: Any, siblings: _Siblings, x: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+    """The forward pass of a LoRA layer around a linear layer."""
     adapter = _adapter(layer)
     if adapter is None or args or options:
         return type(layer).forward(layer, x, *args, **options)
