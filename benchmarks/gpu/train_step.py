@@ -3,13 +3,14 @@
 Rows are made before the clock starts, as loader processes do in a run; their way to the GPU is timed. Model FLOPs are
 those of vlm_agent.training.flops, without what gradient checkpointing computes again.
 `--undo` measures without one of the package's faster operations: `patches` and `windows` of vision_kernels.py,
-`adapters` of adapters.py (inputs of LoRA copied to float32), `varlen` for one attention call per sentence and window;
-`tower_width` for MLPs of a tower at their own width, `screens` for the variable-length kernel on long screens, too, and
-`fa4` for FlashAttention-2 where FlashAttention-4 is installed.
+`lora` of lora_layers.py, `norms`, `swiglu` and `rotary` of fused.py, `varlen` for one attention call per sentence and
+window, `tower_width` for MLPs of a tower at their own width, `screens` for the variable-length kernel on long screens,
+too, and `fa4` for FlashAttention-2 where FlashAttention-4 is installed.
 """
 
 import argparse
 import math
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +35,9 @@ from vlm_agent.models import attention
 from vlm_agent.models.attention import WITHIN_SEGMENTS, within_segments
 from vlm_agent.models.cost import NO_WORK, Precision, TrainingFlops, Workload, causal_pairs
 from vlm_agent.models.family import family_of
+from vlm_agent.models.fused import ROTARY, OnGpu, gated_mlp, normalise
 from vlm_agent.models.qwen_vl import vision_kernels
+from vlm_agent.models.weights import lora_layers
 from vlm_agent.recipe.model import Lora, TrainedParts
 from vlm_agent.training.dry_run.hardware import gpu_of_device
 from vlm_agent.training.dry_run.memory import SHARDINGS, spread, weigh
@@ -42,7 +45,8 @@ from vlm_agent.training.engine import checkpoint_layers
 
 DTYPE = torch.bfloat16
 ALL_LAYERS = 10**6
-UNDO = ("patches", "windows", "adapters", "varlen", "tower_width", "screens", "fa4")
+UNDO = ("patches", "windows", "varlen", "tower_width", "screens", "fa4", "lora", "norms", "swiglu", "rotary")
+FORWARDS = {"lora": lora_layers.adapt, "norms": normalise, "swiglu": gated_mlp}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -129,8 +133,15 @@ def set_dropout(model: nn.Module, share: float) -> None:
 def undo(model: nn.Module, names: list[str]) -> None:
     """Go back to how transformers or peft do it."""
     vision = model.get_base_model().vision
-    for module in [*model.modules()] if "adapters" in names else []:
-        vars(module).pop("_cast_input_dtype", None)
+    for module in model.modules():
+        forward = vars(module).get("forward")
+        function = getattr(forward, "__func__", getattr(forward, "func", None))
+        if function in [FORWARDS[name] for name in names if name in FORWARDS]:
+            del vars(module)["forward"]
+    for home in {sys.modules[type(module).__module__] for module in model.modules()} if "rotary" in names else ():
+        for name in ROTARY:
+            if isinstance(rotary := getattr(home, name, None), OnGpu):
+                setattr(home, name, rotary.function)
     for module in [*vision.modules()] if "patches" in names else []:
         if isinstance(module, nn.Conv3d):
             vars(module).pop("forward", None)

@@ -7,7 +7,7 @@ import torch
 from benchmarks.training.shapes import Shape
 from vlm_agent.models.family import Processor, family, family_of
 from vlm_agent.models.loss import NOT_FOR_MODELS
-from vlm_agent.models.weights.adapters import leave_input_dtype_to_autocast
+from vlm_agent.models.weights.lora_layers import fuse_lora
 from vlm_agent.sentences import Sentence
 
 
@@ -26,4 +26,4 @@ def loss(model, batch: dict[str, torch.Tensor], items: int) -> torch.Tensor:
 def prepare(model) -> None:
     base = model.get_base_model()
     family_of(base.config).prepare(base)
-    leave_input_dtype_to_autocast(model)
+    fuse_lora(model)

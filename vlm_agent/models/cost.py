@@ -20,15 +20,15 @@ scores. The sum here is for a Llama-like layer as transformers, PEFT and autocas
 saves no scores. A layer and token, with h hidden, q and k widths of queries and keys, i of the MLP, e bytes a number (2
 in bfloat16, else 4):
 
-    two norms     8 h          float32 copies of their inputs; twice that where they train; 4 (q + k) with Qwen3's
-    inputs        e (5h + q + i)  of the linear maps, for their own or their adapter's weight gradients: in mixed
-                               precision each map has a cast copy of its own. LoRA copies no input that is bfloat16
-                               already: e (5h + i) over float32 weights, e (2h + i) over bfloat16 ones, whose norms
-                               return bfloat16. In float32 maps of one input share it: e (2h + i). Nothing where the
+    two norms     2 s h        their inputs, of s bytes a number (2 where frozen weights are bfloat16, else 4), and
+                               4 bytes a token; e (q + k) more with Qwen3's
+    inputs        e (2h + i)   of the linear maps, for their own or their adapter's weight gradients: maps of one input
+                               share it, and attention keeps the input of its output map. e (5h + i) where the
+                               layer trains in full in mixed precision: each map has a cast copy. Nothing where the
                                layer is frozen
-    dropout       5h + q + i   bytes of masks, where LoRA has dropout; in float32 the dropped copies, too
+    dropout       e q + 2h + q + i  where LoRA has dropout: the copy of attention's output, and bytes of masks
     attention     e (2q + 2k)  queries, keys, values, output; and 4 bytes a head
-    MLP           3 e i        gate, its activation, up
+    MLP           2 e i        gate and up (`models.fused` computes the activation again)
 
 With gradient checkpointing a layer keeps its input alone. The lowest layers are checkpointed first: the backward pass
 reaches them when the layers above have freed theirs, so one of them at a time keeps the rest in that place.
@@ -125,6 +125,10 @@ class Precision:
     @property
     def bytes(self) -> int:
         return 2 if self.bf16 else 4
+
+    @property
+    def state_bytes(self) -> int:
+        return 2 if self.frozen_bf16 else 4
 
 
 class CostModel(Protocol):
@@ -334,7 +338,7 @@ def decoder_bytes(
     one = tokens * layer_bytes(decoder, train, lora, precision)
     if {train.vision, train.projector, train.embeddings, train.language_model} == {"frozen"}:
         return one  # nothing below the head needs a gradient, so no layer keeps anything
-    inputs = checkpointed * tokens * decoder.hidden * (2 if precision.frozen_bf16 else 4)
+    inputs = checkpointed * tokens * decoder.hidden * precision.state_bytes
     return inputs + max(decoder.layers - checkpointed, 1) * one
 
 
@@ -342,21 +346,19 @@ def layer_bytes(decoder: DecoderShape, train: TrainedParts, lora: Lora, precisio
     """Activations of one layer and token, by the formula in the module's docstring."""
     hidden, query, key, wide = decoder.hidden, decoder.query_width, decoder.kv_width, decoder.intermediate
     width, kind = precision.bytes, train.language_model
-    every_input = 5 * hidden + query + wide
-    norms = 8 * hidden * (2 if kind == "full" else 1) + (4 * (query + key) if decoder.qk_norm else 0)
+    norms = 2 * (precision.state_bytes * hidden + 4)
+    norms += width * (query + key) + 4 * (decoder.heads + decoder.kv_heads) if decoder.qk_norm else 0
     if kind == "frozen":
         inputs = 0
     elif kind == "lora" and lora.dropout:
-        inputs = every_input * (width + 1)
-    elif not precision.bf16 or (kind == "lora" and precision.frozen_bf16):
-        inputs = width * (2 * hidden + wide)
-    elif kind == "lora":
+        inputs = (2 * hidden + query + wide) * (width + 1)
+    elif kind == "full" and precision.bf16:
         inputs = width * (5 * hidden + wide)
     else:
-        inputs = width * every_input
+        inputs = width * (2 * hidden + wide)
     adapters = 7 * lora.rank * width if kind == "lora" else 0
     attention = width * (2 * query + 2 * key) + 4 * decoder.heads
-    return norms + inputs + adapters + attention + 3 * width * wide
+    return norms + inputs + adapters + attention + 2 * width * wide
 
 
 def logit_bytes(vocabulary: int, precision: Precision, supervised: int) -> int:

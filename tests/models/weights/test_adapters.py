@@ -7,7 +7,6 @@ import pytest
 import torch
 from helpers import tiny
 from peft import PeftModel
-from peft.tuners.lora import Linear as LoraLinear
 from safetensors.torch import load_file, save_file
 
 from vlm_agent.errors import UserError
@@ -248,39 +247,3 @@ def test_every_parameter_is_counted_once():
     per_layer = 4 * (width + width) * 2 + 3 * (width + tiny.LLAMA["intermediate_size"]) * 2
     assert trained["language_model"] == per_layer * tiny.LLAMA["num_hidden_layers"]
     assert [part for part, count in trained.items() if count] == ["projector", "language_model"]
-
-
-@pytest.mark.parametrize("dora", [False, True], ids=["lora", "dora"])
-@pytest.mark.parametrize("frozen", [torch.float32, torch.bfloat16], ids=str)
-def test_under_autocast_results_and_gradients_are_the_same_bits_without_peft_copying_inputs_to_float32(dora, frozen):
-    found = []
-    for cast_by_peft in (True, False):
-        torch.manual_seed(0)
-        model = prepared(Lora(rank=2, alpha=4, dropout=0.2, dora=dora))
-        with torch.no_grad():
-            for name, weight in model.named_parameters():
-                if "lora_B" in name:
-                    weight.normal_(std=0.1)
-                elif not weight.requires_grad:
-                    weight.data = weight.to(frozen)
-        for layer in model.modules():
-            if isinstance(layer, LoraLinear) and cast_by_peft:
-                del layer._cast_input_dtype
-        torch.manual_seed(1)  # of dropout
-        with torch.autocast("cpu", torch.bfloat16):
-            loss = model.train()(**a_batch()).loss
-        loss.backward()
-        found.append({name: weight.grad for name, weight in model.named_parameters() if weight.requires_grad})
-        found[-1]["loss"] = loss.detach()
-    peft_way, ours = found
-    assert any("lora_A" in name for name in ours)
-    assert all(torch.equal(ours[name], peft_way[name]) for name in peft_way)
-
-
-def test_only_autocast_spares_the_copy():
-    model = prepared(Lora(rank=2))
-    layer = next(module for module in model.modules() if isinstance(module, LoraLinear))
-    x = torch.zeros(3, dtype=torch.bfloat16)
-    assert layer._cast_input_dtype(x, torch.float32).dtype == torch.float32
-    with torch.autocast("cpu", torch.bfloat16):
-        assert layer._cast_input_dtype(x, torch.float32) is x

@@ -6,6 +6,7 @@ import pytest
 import torch
 from helpers import tiny
 from peft import PeftModel
+from peft.tuners.lora import LoraLayer
 from torch import nn
 
 from vlm_agent.errors import UserError
@@ -129,6 +130,24 @@ def test_gradients_are_those_of_the_dequantised_weights(kind, lora):
     assert quantised.keys() == plain.keys()
     assert all("lora_" in name or ".projector." in name for name in quantised)
     assert max(relative(quantised[name], plain[name]) for name in plain) < 0.01
+
+
+@KINDS
+@pytest.mark.parametrize("autocast", [False, True], ids=["float32", "bfloat16"])
+def test_a_step_is_that_of_pefts_own_forward_pass(kind, autocast):
+    found = []
+    for own in (True, False):
+        model = trained(kind).train()
+        for layer in model.modules() if not own else ():
+            if isinstance(layer, LoraLayer):
+                vars(layer).pop("forward", None)
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            loss = model(**a_batch()).loss
+        model.zero_grad()
+        loss.backward()
+        found.append({name: weight.grad for name, weight in model.named_parameters() if weight.requires_grad})
+    ours, peft_way = found
+    assert max(relative(ours[name], peft_way[name]) for name in peft_way) < (0.05 if autocast else 1e-4)
 
 
 @KINDS

@@ -160,7 +160,7 @@ class AutoUiCost(CostModel):
         fusion = self.fusion_bytes(load, precision) if reached.fused else 0
         logits = logit_bytes(self.vocabulary, precision, load.supervised)
         encoders, decoders = self._checkpointed(checkpointed)
-        state = self.width * (2 if precision.frozen_bf16 else 4)
+        state = self.width * precision.state_bytes
         inputs = state * (encoders * source + decoders * (load.tokens - source))
         kept = max((self.encoder_layers if reached.encoded else 1) - encoders, 0) * encoder
         kept += max((self.decoder_layers if reached.fused else 1) - decoders, 0) * decoder

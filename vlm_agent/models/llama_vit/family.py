@@ -19,6 +19,7 @@ from vlm_agent.models.attention import choose_attention
 from vlm_agent.models.cost import DecoderOnlyCost, Flops, Precision
 from vlm_agent.models.decoding import CausalDecoder
 from vlm_agent.models.family import ModelFamily, Processor
+from vlm_agent.models.fused import fuse
 from vlm_agent.models.llama_vit.from_scratch import initialise
 from vlm_agent.models.llama_vit.model import LlamaViT, LlamaViTConfig, projector_kind
 from vlm_agent.models.pretrained import language_model, source_configuration, vision_configuration, vision_tower
@@ -203,6 +204,7 @@ class LlamaViTFamily(ModelFamily):
     def prepare(self, model: Any) -> PreTrainedModel:
         choose_attention(model.vision, model.language_model)
         exact_depthwise(model.vision)
+        fuse(model)
         return model
 
     def processor(self, config: PretrainedConfig) -> Processor:

@@ -13,6 +13,7 @@ from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 from vlm_agent.models.attention import choose_attention
 from vlm_agent.models.decoding import CausalDecoder
 from vlm_agent.models.family import ModelFamily, Processor, source_of, write_tokenizer_of_servers
+from vlm_agent.models.fused import fuse
 from vlm_agent.models.pretrained import source_configuration
 from vlm_agent.models.qwen_vl.cost import QwenVLCost
 from vlm_agent.models.qwen_vl.model import (
@@ -102,6 +103,7 @@ class QwenVLFamily(ModelFamily):
         vision = model.vision
         choose_attention(vision, model.language_model)
         use_fast_kernels(vision)
+        fuse(model)
         return model
 
     def save_for_serving(self, model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:

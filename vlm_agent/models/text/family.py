@@ -17,6 +17,7 @@ from vlm_agent.models.attention import choose_attention, packed_options
 from vlm_agent.models.cost import DecoderOnlyCost
 from vlm_agent.models.decoding import CausalDecoder
 from vlm_agent.models.family import ModelFamily, Processor, write_tokenizer_of_servers
+from vlm_agent.models.fused import fuse
 from vlm_agent.models.loss import ReadsRows, SupervisedOutput, supervise
 from vlm_agent.models.pretrained import configuration, language_model, source_configuration, whole_model
 from vlm_agent.models.starting_heads import LOGIT_SHARE, MATCH, fill, look_back, slow_dimensions, start_layer
@@ -245,6 +246,7 @@ class TextFamily(ModelFamily):
 
     def prepare(self, model: PreTrainedModel) -> PreTrainedModel:
         choose_attention(None, model)
+        fuse(model)
         return model
 
     def save_for_serving(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:

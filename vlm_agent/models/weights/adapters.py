@@ -4,12 +4,10 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import MethodType
 from typing import Any, cast
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
-from peft.tuners.lora import Linear as LoraLinear
 from safetensors import safe_open
 from torch import nn
 from transformers import PreTrainedModel
@@ -18,6 +16,7 @@ from transformers.integrations import deepspeed as integration
 from vlm_agent.errors import CheckpointError, RecipeError
 from vlm_agent.files import atomic_write, share_as_created
 from vlm_agent.files.weight_files import check_folder
+from vlm_agent.models.weights.lora_layers import fuse_lora
 from vlm_agent.models.weights.precision import is_quantised, weight_count
 from vlm_agent.models.weights.quantisation import dequantise
 from vlm_agent.recipe.model import Lora, TrainedParts
@@ -66,7 +65,7 @@ def choose_trained_weights(
             modules_to_save=[name for part in full for name in _callable(model, parts_of(model)[part])],
         )
         adapter_model = get_peft_model(model, config)
-        leave_input_dtype_to_autocast(cast("PeftModel", adapter_model))
+        fuse_lora(adapter_model)
         chosen = cast("PreTrainedModel | PeftModel", adapter_model)
     else:
         chosen = model
@@ -183,7 +182,7 @@ def load_adapter(base: PreTrainedModel, folder: Path, projector_in_base: bool = 
         raise CheckpointError(
             f"{path} {state} {other[0]}: it does not fit {ADAPTER_CONFIG} beside it, or this base; copy the run again"
         )
-    leave_input_dtype_to_autocast(model)
+    fuse_lora(model)
     return model
 
 
@@ -202,25 +201,6 @@ def _adapter_config(folder: Path) -> LoraConfig:
         return LoraConfig.from_pretrained(str(folder))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{folder / ADAPTER_CONFIG} is damaged ({error}); copy the run again") from None
-
-
-def leave_input_dtype_to_autocast(model: PeftModel) -> None:
-    """Under autocast, LoRA layers use their input directly; peft would first copy it to float32.
-
-    Autocast rounds that copy to bfloat16 before the product, so the results are bit-identical. Without the copy and
-    without dropout, layers with the same input share one tensor saved for the backward pass.
-    """
-    for module in model.modules():
-        if isinstance(module, LoraLinear):
-            vars(module)["_cast_input_dtype"] = MethodType(_cast_unless_autocast, module)
-
-
-def _cast_unless_autocast(layer: LoraLinear, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    device = x.device.type
-    autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-    if autocast and not layer.lora_variant:  # variants such as DoRA compute more with it
-        return x
-    return LoraLinear._cast_input_dtype(layer, x, dtype)
 
 
 def merge_adapter(model: PeftModel) -> PreTrainedModel:
