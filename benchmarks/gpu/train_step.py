@@ -145,6 +145,13 @@ def undo(model: nn.Module, names: list[str]) -> None:
     for module in [*vision.modules()] if "patches" in names else []:
         if isinstance(module, nn.Conv3d):
             vars(module).pop("forward", None)
+    if "windows" in names:
+        vision.set_attn_implementation("sdpa")
+    undo_settings(names)
+
+
+def undo_settings(names: list[str]) -> None:
+    """For the whole process."""
     if "varlen" in names:
         attention.can_run_kernel = lambda query, dropout=0.0: False
     if "tower_width" in names:
@@ -154,8 +161,6 @@ def undo(model: nn.Module, names: list[str]) -> None:
     if "fa4" in names:
         attention.use_fa4 = lambda _: False
         getattr(torch.nn.attention, "restore_flash_attention_impl", lambda: None)()  # torch 2.11 may lack it
-    if "windows" in names:
-        vision.set_attn_implementation("sdpa")
 
 
 def compile_layers(model: nn.Module) -> None:

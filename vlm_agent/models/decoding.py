@@ -4,6 +4,7 @@ transformers' cache concatenates, which copies the whole history of every senten
 write a decoded token into spare room behind the history, and copy nothing else: one grows, the other has a fixed size.
 """
 
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -19,6 +20,8 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 from vlm_agent.models.attention import WITHIN_SEGMENTS, packed_options, to_device
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.packing import pack
+
+_LOG = logging.getLogger(__name__)
 
 CACHE = "cache" if "cache" in {field.name for field in fields(BaseModelOutputWithPast)} else "past_key_values"
 """The name under which transformers' models take the cache: `cache` from 5.24 on."""
@@ -239,15 +242,17 @@ class Replayed:
     Launched one by one, the kernels of a decoding step take several times as long as the GPU needs for them. The first
     call runs as it is on another stream, where kernels are loaded and chosen. The second one is captured, and every
     call from then on replays all kernels with one launch. So `step` must have results of equal sizes, keep its state in
-    tensors, and never wait for the device. Each call overwrites the results of the one before.
+    tensors, and never wait for the device. Each call overwrites the results of the one before. Where a capture fails,
+    a line of the log says so, and steps of this process run as they are.
     """
 
+    _has_failed: ClassVar[bool] = False
     _newest: ClassVar[Any] = None
     """The newest graph. It keeps the memory of captures alive, which the next one uses again."""
 
     def __init__(self, step: Callable[[torch.Tensor], Any], size: int, device: torch.device) -> None:
         self._step, self._input = step, torch.zeros(size, dtype=torch.int64, device=device)
-        self._stream = _other_stream(device) if can_replay(device) else None
+        self._stream = _other_stream(device) if can_replay(device) and not Replayed._has_failed else None
         self._graph: torch.cuda.CUDAGraph | None = None
         self._results: Any = None
 
@@ -259,8 +264,11 @@ class Replayed:
         if self._results is None:
             return self._warmed_up(self._stream)
         if self._graph is None:
-            self._capture(self._stream)
-        cast("torch.cuda.CUDAGraph", self._graph).replay()
+            self._graph = self._captured(self._stream)
+        if self._graph is None:
+            self._stream = None
+            return self._step(self._input)
+        self._graph.replay()
         return self._results
 
     def _warmed_up(self, stream: torch.cuda.Stream) -> Any:
@@ -271,15 +279,24 @@ class Replayed:
         current.wait_stream(stream)
         return self._results
 
-    def _capture(self, stream: torch.cuda.Stream) -> None:
+    def _captured(self, stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph | None:
         torch.cuda.synchronize(stream.device)
         graph, newest = torch.cuda.CUDAGraph(), Replayed._newest
-        with torch.cuda.stream(stream):
-            # Other threads, which read episodes ahead, may allocate pinned memory meanwhile.
-            graph.capture_begin(None if newest is None else newest.pool(), capture_error_mode="thread_local")
-            self._results = self._step(self._input)
-            graph.capture_end()
-        self._graph = Replayed._newest = graph
+        try:
+            with torch.cuda.stream(stream):
+                # Other threads, which read episodes ahead, may allocate pinned memory meanwhile.
+                graph.capture_begin(None if newest is None else newest.pool(), capture_error_mode="thread_local")
+                try:
+                    self._results = self._step(self._input)
+                finally:
+                    graph.capture_end()
+        except RuntimeError as error:
+            Replayed._has_failed = True
+            reason = str(error).strip().partition("\n")[0]
+            _LOG.warning("decoding runs without CUDA graphs, which is several times slower: %s", reason)
+            return None
+        Replayed._newest = graph
+        return graph
 
 
 def can_replay(device: torch.device) -> bool:

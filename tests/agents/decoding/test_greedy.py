@@ -83,6 +83,25 @@ def test_replayed_steps_have_the_tokens_of_step_by_step(name, constrained, monke
     assert constrained or sum(graph.replays for graph in graphs) > 5  # constrained answers may end in two steps
 
 
+def test_a_capture_that_fails_is_logged_once_and_the_tokens_stay(monkeypatch, caplog):
+    agent = agent_of("qwen2_5_vl")
+    expected = [[answer.text for answer in answers] for answers in answer_step_by_step(agent, EPISODES)]
+    graphs = recorded_graph.install(monkeypatch)
+
+    def fail(graph):
+        graph.__exit__(None, None, None)
+        raise RuntimeError("CUDA error: operation failed due to a previous error during capture\nmore")
+
+    monkeypatch.setattr(recorded_graph.RecordedGraph, "capture_end", fail)
+    found = [[answer.text for answer in answers] for answers in agent.answer_episodes(EPISODES)]
+    assert found == expected
+    assert len(graphs) == 1
+    assert caplog.messages == [
+        "decoding runs without CUDA graphs, which is several times slower: CUDA error: operation failed due to a "
+        "previous error during capture"
+    ]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_tokens_behind_a_cache_share_key_heads_without_repeating_the_cache(dtype, monkeypatch):
     torch.manual_seed(0)

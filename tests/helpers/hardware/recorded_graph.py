@@ -59,5 +59,6 @@ def install(monkeypatch) -> list[RecordedGraph]:
     monkeypatch.setattr("vlm_agent.models.decoding.can_replay", lambda device: True)
     monkeypatch.setattr("vlm_agent.models.decoding._other_stream", lambda device: stream)
     monkeypatch.setattr("vlm_agent.models.decoding.Replayed._newest", None)
+    monkeypatch.setattr("vlm_agent.models.decoding.Replayed._has_failed", False)
     monkeypatch.setattr(RecordedGraph, "graphs", [])
     return RecordedGraph.graphs
