@@ -30,7 +30,8 @@ in bfloat16, else 4):
     attention     e (2q + 2k)  queries, keys, values, output; and 4 bytes a head
     MLP           2 e i        gate and up (`models.fused` computes the activation again)
 
-With gradient checkpointing a layer keeps its input alone, and one layer at a time the rest.
+With gradient checkpointing a layer keeps its input alone, and one layer at a time the rest, beside the gradients of its
+gate, up and product (3 e i), which no longer vanish beside it.
 """
 
 from collections import Counter
@@ -330,7 +331,8 @@ def decoder_bytes(
         return one  # nothing below the head needs a gradient, so no layer keeps anything
     if not checkpointing:
         return decoder.layers * one
-    return decoder.layers * tokens * decoder.hidden * precision.state_bytes + one
+    gradients = 3 * tokens * precision.bytes * decoder.intermediate
+    return decoder.layers * tokens * decoder.hidden * precision.state_bytes + one + gradients
 
 
 def layer_bytes(decoder: DecoderShape, train: TrainedParts, lora: Lora, precision: Precision) -> int:
