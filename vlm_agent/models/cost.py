@@ -31,7 +31,8 @@ in bfloat16, else 4):
     MLP           2 e i        gate and up (`models.fused` computes the activation again)
 
 With gradient checkpointing a layer keeps its input alone. The lowest layers are checkpointed first: the backward pass
-reaches them when the layers above have freed theirs, so one of them at a time keeps the rest in that place.
+reaches them when the layers above have freed theirs, so one of them at a time keeps the rest in that place, beside the
+gradients of its gate, up and product (3 e i).
 """
 
 from collections import Counter
@@ -338,8 +339,11 @@ def decoder_bytes(
     one = tokens * layer_bytes(decoder, train, lora, precision)
     if {train.vision, train.projector, train.embeddings, train.language_model} == {"frozen"}:
         return one  # nothing below the head needs a gradient, so no layer keeps anything
+    if not checkpointed:
+        return decoder.layers * one
     inputs = checkpointed * tokens * decoder.hidden * precision.state_bytes
-    return inputs + max(decoder.layers - checkpointed, 1) * one
+    gradients = 3 * tokens * precision.bytes * decoder.intermediate
+    return inputs + max(decoder.layers - checkpointed, 1) * one + gradients
 
 
 def layer_bytes(decoder: DecoderShape, train: TrainedParts, lora: Lora, precision: Precision) -> int:
