@@ -32,7 +32,7 @@ in bfloat16, else 4):
 
 With gradient checkpointing a layer keeps its input alone. The lowest layers are checkpointed first: the backward pass
 reaches them when the layers above have freed theirs, so one of them at a time keeps the rest in that place, beside the
-gradients of its gate, up and product (3 e i).
+gradients of its gate, up and product less the input of its last map, which is freed by then (2 e i).
 """
 
 from collections import Counter
@@ -342,7 +342,7 @@ def decoder_bytes(
     if not checkpointed:
         return decoder.layers * one
     inputs = checkpointed * tokens * decoder.hidden * precision.state_bytes
-    gradients = 3 * tokens * precision.bytes * decoder.intermediate
+    gradients = 2 * tokens * precision.bytes * decoder.intermediate
     return inputs + max(decoder.layers - checkpointed, 1) * one + gradients
 
 
