@@ -110,7 +110,7 @@ class RunSettings(AgentSettings):
             "checkpoint": self._trained.digest,
             "bf16": self.bf16,
             "constrained": self.constrained,
-            "merged": self.is_merged,
+            "merged": self.merged,
         }
 
     def device(self) -> str:
