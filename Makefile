@@ -2,6 +2,7 @@
 # make compare  the five systems, trained or prompted, in one table, in runs/comparison
 # make test     lint, import contract, types, words, tests (without the slow ones)
 # make slow     the slow tests: several minutes each, two at a time
+# make gpu      the tests that need a GPU, in one process
 # make types    types alone
 # Both install what they need first, into .venv; Python 3.11 with venv, make and git are all they ask for. PyTorch is
 # PyPI's build, for CUDA 13, or that of TORCH_INDEX (requirements.txt lists them):
@@ -15,7 +16,7 @@ TEST_WEIGHTS := $(VENV)/.test-weights
 PYTEST_ARGS ?=
 TORCH_INDEX ?=
 TORCH := $(shell sed -nE 's/^(torch(vision)?==[0-9.]+).*/\1/p' requirements.txt)
-.PHONY: install demo compare test slow types clean
+.PHONY: install demo compare test slow gpu types clean
 
 install: $(INSTALLED)
 
@@ -50,7 +51,11 @@ test: install $(TEST_WEIGHTS)
 
 # Two processes: one runs what needs Slurm or the clock, one after the other, the other one the rest (tests/conftest.py).
 slow: install $(TEST_WEIGHTS)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n 2 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow and not gpu" -n 2 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
+
+# One process: several would share the memory of the GPU.
+gpu: install
+	TEST_ON_GPU=1 $(BIN)/python -m pytest -m gpu -n 0 $(PYTEST_ARGS)
 
 types: install
 	$(BIN)/mypy vlm_agent shipped_weights

@@ -1,4 +1,4 @@
-"""Fixtures for every test."""
+"""Fixtures for every test. Tests run on the CPU, also beside a GPU; `make gpu` runs those that are marked `gpu`."""
 
 import gc
 import os
@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
+
+if not os.environ.get("TEST_ON_GPU"):  # before torch is imported; helpers fork, which CUDA does not survive
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import vlm_agent.models  # noqa: F401  (before peft and timm, which fail to import without torchvision's operators)
 
 pytest_plugins = ["helpers.phones.fixtures"]
-
-if not torch.cuda.is_available():
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # tests run on the CPU beside GPUs that PyTorch cannot use, too
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # `make test &` in a script; tests that send Ctrl-C would wait
     signal.signal(signal.SIGINT, signal.default_int_handler)
