@@ -10,12 +10,14 @@ attention call per sentence and window).
 """
 
 import argparse
+from contextlib import ExitStack
 from dataclasses import replace
 
 import torch
 
 from benchmarks.gpu.timing import wait_for
 from benchmarks.gpu.train_step import DTYPE, add_shape, prepare
+from benchmarks.gpu.without_values import replaced
 from benchmarks.training.measure import Clock, peak_resident
 from vlm_agent.agents.vlm.agent import VlmAgent, tokens_at_once
 from vlm_agent.episodes import Episode
@@ -26,7 +28,6 @@ from vlm_agent.models.weights.adapters import merge_adapter
 from vlm_agent.models.weights.merge import float32_arithmetic
 from vlm_agent.sentences import IGNORED
 
-UNDO = ("merged", "graphs", "heads", "varlen")
 COMPARED = 2
 """Episodes of `agreement`."""
 
@@ -36,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-tokens", type=int, metavar="N", help="tokens per prefill (default: by the memory)")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="repetitions of all episodes")
     parser.add_argument("--workers", type=int, default=default_workers(), metavar="N", help="loader processes")
-    parser.add_argument("--undo", nargs="+", choices=UNDO, default=[], help="faster operations to leave out")
+    parser.add_argument(
+        "--undo", nargs="+", choices=["merged", *UNDO], default=[], help="faster operations to leave out"
+    )
 
 
 class Agreeing:
@@ -52,8 +55,15 @@ class Agreeing:
 
 
 def measure(options: argparse.Namespace) -> dict:
+    with ExitStack() as stack:
+        for name in options.undo:
+            if name in UNDO:
+                stack.enter_context(UNDO[name]())
+        return _measure(options)
+
+
+def _measure(options: argparse.Namespace) -> dict:
     run, episodes = prepare(options)
-    undo(options.undo)
     is_bf16 = torch.bfloat16 == DTYPE
     apart = run.model.eval()
     for name, weight in apart.named_parameters():
@@ -85,19 +95,18 @@ def measure(options: argparse.Namespace) -> dict:
     return found | {"peak_bytes": peak}
 
 
-def undo(names: list[str]) -> None:
-    if "graphs" in names:
-        decoding.can_replay = lambda device: False
-    if "varlen" in names:
-        attention.can_run_kernel = lambda query, dropout=0.0: False
-    if "heads" in names:
-        attention._behind_cache = repeated_heads
-
-
 def repeated_heads(query, key, value, mask, scaling) -> torch.Tensor:
     repeated = (part.repeat_interleave(query.shape[1] // part.shape[1], dim=1) for part in (key, value))
     attended = torch.nn.functional.scaled_dot_product_attention(query, *repeated, attn_mask=mask, scale=scaling)
     return attended.transpose(1, 2)
+
+
+UNDO = {
+    "graphs": lambda: replaced(decoding, can_replay=lambda device: False),
+    "heads": lambda: replaced(attention, _behind_cache=repeated_heads),
+    "varlen": lambda: replaced(attention, can_run_kernel=lambda query, dropout=0.0: False),
+}
+"""Name of a faster operation → what runs without it; `merged` is a choice of the model."""
 
 
 def best_tokens(agent: VlmAgent, sentences: list) -> list[int]:

@@ -12,7 +12,10 @@ import argparse
 import math
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +27,7 @@ from torch.utils._pytree import tree_map_only
 from transformers import AttentionInterface
 
 from benchmarks.gpu.timing import wait_for
+from benchmarks.gpu.without_values import replaced
 from benchmarks.training import packed, padded
 from benchmarks.training.episodes import STEPS, read_episodes, write_episodes
 from benchmarks.training.measure import Clock, peak_resident
@@ -37,7 +41,7 @@ from vlm_agent.models.cost import NO_WORK, Precision, TrainingFlops, Workload, c
 from vlm_agent.models.family import family_of
 from vlm_agent.models.fused import ROTARY, OnGpu, gated_mlp, normalise
 from vlm_agent.models.qwen_vl import vision_kernels
-from vlm_agent.models.weights import lora_layers
+from vlm_agent.models.weights import lora_layers, precision
 from vlm_agent.recipe.model import Lora, TrainedParts
 from vlm_agent.training.dry_run.hardware import gpu_of_device
 from vlm_agent.training.dry_run.memory import SHARDINGS, spread, weigh
@@ -45,8 +49,6 @@ from vlm_agent.training.engine import checkpoint_layers
 
 DTYPE = torch.bfloat16
 ALL_LAYERS = 10**6
-UNDO = ("patches", "windows", "varlen", "tower_width", "screens", "fa4", "lora", "norms", "swiglu", "rotary")
-FORWARDS = {"lora": lora_layers.adapt, "norms": normalise, "swiglu": gated_mlp}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,12 +75,23 @@ def add_checkpointing(parser: argparse.ArgumentParser) -> None:
 
 def measure(options: argparse.Namespace) -> dict:
     run, episodes = prepare(options)
+    return measure_rows(run, make_rows(run, episodes, options), options)
+
+
+def make_rows(run: Run, episodes: list, options: argparse.Namespace) -> list[tuple[dict[str, torch.Tensor], int]]:
+    return [make_row(run, episodes, number) for number in range(options.warm_up + options.steps)]
+
+
+def measure_rows(run: Run, rows: list, options: argparse.Namespace) -> dict:
+    """The figures of `options`. Afterwards the model runs as before, with the weights that the steps left."""
     set_dropout(run.model, options.dropout)
-    undo(run.model, options.undo)
     if options.compile:
         compile_layers(run.model)
-    checkpoint_layers(run.model, options.checkpointing)
-    rows = [make_row(run, episodes, number) for number in range(options.warm_up + options.steps)]
+    with without(run.model, options.undo), checkpointed(run.model, options.checkpointing):
+        return _measure(run, rows, options)
+
+
+def _measure(run: Run, rows: list, options: argparse.Namespace) -> dict:
     if options.device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     losses = [train(run, *row) for row in rows[: options.warm_up]]
@@ -126,41 +139,95 @@ def prepare(options: argparse.Namespace) -> tuple[Run, list]:
 
 def set_dropout(model: nn.Module, share: float) -> None:
     for layer in model.modules():
-        if isinstance(layer, LoraLinear) and share:
-            layer.lora_dropout["default"] = nn.Dropout(share)
+        if isinstance(layer, LoraLinear):
+            layer.lora_dropout["default"] = nn.Dropout(share) if share else nn.Identity()
 
 
-def undo(model: nn.Module, names: list[str]) -> None:
-    """Go back to how transformers or peft do it."""
+@contextmanager
+def checkpointed(model: nn.Module, count: int) -> Iterator[None]:
+    """Gradient checkpointing of the lowest `count` layers within the block."""
+    before = [
+        (module, "gradient_checkpointing", module.gradient_checkpointing)
+        for module in model.modules()
+        if hasattr(module, "gradient_checkpointing")
+    ]
+    checkpoint_layers(model, count)
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+@contextmanager
+def without(model: nn.Module, names: list[str]) -> Iterator[None]:
+    """Operations of `UNDO` run as transformers, peft or torch run them within the block."""
+    with ExitStack() as stack:
+        for name in names:
+            stack.enter_context(UNDO[name](model))
+        yield
+
+
+@contextmanager
+def original_forward(function: Callable, model: nn.Module) -> Iterator[None]:
+    """Modules whose forward pass is `function` run that of their class."""
+    changed = [module for module in model.modules() if _function(vars(module).get("forward")) is function]
+    held = [vars(module).pop("forward") for module in changed]
+    try:
+        yield
+    finally:
+        for module, forward in zip(changed, held, strict=True):
+            vars(module)["forward"] = forward
+
+
+def _function(forward: object) -> object:
+    """The function of a method or a partial."""
+    return getattr(forward, "__func__", getattr(forward, "func", None))
+
+
+@contextmanager
+def original_rotary(model: nn.Module) -> Iterator[None]:
+    with ExitStack() as stack:
+        for home in {sys.modules[type(module).__module__] for module in model.modules()}:
+            found = {name: vars(home)[name] for name in ROTARY if isinstance(vars(home).get(name), OnGpu)}
+            stack.enter_context(replaced(home, **{name: rotary.function for name, rotary in found.items()}))
+        yield
+
+
+@contextmanager
+def sdpa_in_tower(model: nn.Module) -> Iterator[None]:
     vision = model.get_base_model().vision
-    for module in model.modules():
-        forward = vars(module).get("forward")
-        function = getattr(forward, "__func__", getattr(forward, "func", None))
-        if function in [FORWARDS[name] for name in names if name in FORWARDS]:
-            del vars(module)["forward"]
-    for home in {sys.modules[type(module).__module__] for module in model.modules()} if "rotary" in names else ():
-        for name in ROTARY:
-            if isinstance(rotary := getattr(home, name, None), OnGpu):
-                setattr(home, name, rotary.function)
-    for module in [*vision.modules()] if "patches" in names else []:
-        if isinstance(module, nn.Conv3d):
-            vars(module).pop("forward", None)
-    if "windows" in names:
-        vision.set_attn_implementation("sdpa")
-    undo_settings(names)
+    before = vision.config._attn_implementation
+    vision.set_attn_implementation("sdpa")
+    try:
+        yield
+    finally:
+        vision.set_attn_implementation(before)
 
 
-def undo_settings(names: list[str]) -> None:
-    """For the whole process."""
-    if "varlen" in names:
-        attention.can_run_kernel = lambda query, dropout=0.0: False
-    if "tower_width" in names:
-        vision_kernels.WIDTH_MULTIPLE = 1
-    if "screens" in names:
-        attention.LONG_SEGMENT = math.inf
-    if "fa4" in names:
-        attention.use_fa4 = lambda _: False
+@contextmanager
+def flash_attention_2(_: nn.Module) -> Iterator[None]:
+    with replaced(attention, use_fa4=lambda _: False):
         getattr(torch.nn.attention, "restore_flash_attention_impl", lambda: None)()  # torch 2.11 may lack it
+        try:
+            yield
+        finally:
+            precision.use_fa4.cache_clear()  # activates it again when it is asked next
+
+
+UNDO: dict[str, Callable[[nn.Module], AbstractContextManager]] = {
+    "patches": partial(original_forward, vision_kernels._embed_patches),
+    "windows": sdpa_in_tower,
+    "varlen": lambda _: replaced(attention, can_run_kernel=lambda query, dropout=0.0: False),
+    "tower_width": lambda _: replaced(vision_kernels, WIDTH_MULTIPLE=1),
+    "screens": lambda _: replaced(attention, LONG_SEGMENT=math.inf),
+    "fa4": flash_attention_2,
+    "lora": partial(original_forward, lora_layers.adapt),
+    "norms": partial(original_forward, normalise),
+    "swiglu": partial(original_forward, gated_mlp),
+    "rotary": original_rotary,
+}
+"""Name of a faster operation → what a model runs without it."""
 
 
 def compile_layers(model: nn.Module) -> None:

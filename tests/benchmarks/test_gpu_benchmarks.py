@@ -1,11 +1,15 @@
 """The benchmarks for a GPU run on a CPU at a small size, and what they compute without a GPU is right."""
 
+import argparse
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from benchmarks.gpu import train_step
 
 ROOT = Path(__file__).parents[2]
 GPU = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu"]
@@ -44,6 +48,39 @@ def run(tmp_path: Path, *arguments: str) -> dict:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(output.read_text(encoding="utf-8"))["figures"]
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A model on its way to be trained, and a row."""
+    options = argparse.Namespace(shape="qwen_7b_head", batch=1, episodes=1, device="cpu")
+    run, episodes = train_step.prepare(options)
+    return run, train_step.make_row(run, episodes, 0)
+
+
+@pytest.mark.parametrize("name", train_step.UNDO)
+def test_a_model_without_an_operation_has_the_same_loss_and_runs_it_again_afterwards(trained, name):
+    run, (row, items) = trained
+
+    def forwards():
+        return {path: vars(module).get("forward") for path, module in run.model.named_modules()}
+
+    before = forwards()
+    with torch.no_grad():
+        loss = run.loss(row, items).item()
+        with train_step.without(run.model, [name]):
+            assert (forwards() != before) == (name in {"patches", "lora", "norms", "swiglu"})
+            assert run.loss(row, items).item() == pytest.approx(loss, rel=0.01)
+        assert forwards() == before
+        assert run.loss(row, items).item() == loss
+
+
+def test_checkpointing_ends_with_its_block(trained):
+    run, _ = trained
+    layers = [module for module in run.model.modules() if hasattr(module, "gradient_checkpointing")]
+    with train_step.checkpointed(run.model, 3):
+        assert any(layer.gradient_checkpointing for layer in layers)
+    assert not any(layer.gradient_checkpointing for layer in layers)
 
 
 @pytest.fixture(scope="module")
