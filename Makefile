@@ -16,7 +16,7 @@ TEST_WEIGHTS := $(VENV)/.test-weights
 PYTEST_ARGS ?=
 TORCH_INDEX ?=
 TORCH := $(shell sed -nE 's/^(torch(vision)?==[0-9.]+).*/\1/p' requirements.txt)
-.PHONY: install demo compare test slow gpu types clean
+.PHONY: install demo compare test slow gpu wheels types clean
 
 install: $(INSTALLED)
 
@@ -56,6 +56,18 @@ slow: install $(TEST_WEIGHTS)
 # One process: several would share the memory of the GPU.
 gpu: install
 	TEST_ON_GPU=1 $(BIN)/python -m pytest -m gpu -n 0 $(PYTEST_ARGS)
+
+# Wheels for a GPU machine without network (benchmarks/results/gpu/README.md), in the versions that are installed here.
+# Those of PURE are built from sources.
+WHEELS ?= transformers peft tokenizers huggingface_hub click typer httpx2 httpcore2 truststore openai jiter sniffio anyio idna \
+	pydantic pydantic_core annotated-types typing-inspection typing_extensions isal google-crc32c adbutils regex
+PURE ?= deprecation retry2 hjson deepspeed font-roboto font-caladea font-hanken-grotesk font-manrope font-source-sans-pro
+VERSIONS = $$($(BIN)/pip freeze | grep -E "^($$(echo $(1) | tr ' ' '|'))==")
+wheels: install
+	$(BIN)/pip download --no-deps --only-binary=:all: --python-version 3.12 --implementation cp -d build/wheels \
+		$(addprefix --platform manylinux,_2_28_x86_64 _2_27_x86_64 _2_24_x86_64 _2_17_x86_64 2014_x86_64 1_x86_64) \
+		$(call VERSIONS,$(WHEELS))
+	$(BIN)/pip wheel --no-deps --no-build-isolation -w build/wheels $(call VERSIONS,$(PURE))
 
 types: install
 	$(BIN)/mypy vlm_agent shipped_weights

@@ -7,9 +7,9 @@
     python -m benchmarks.gpu evaluate --shape qwen2_5_vl_7b --batch 2 --output FILE
     python -m benchmarks.gpu evaluate --shape qwen2_5_vl_7b --batch 2 --undo graphs --output FILE
 
-All of it in one command, with runs of the package's own commands (train, merge, evaluate) on all GPUs:
+All of it in one command, with runs of the package's own commands (train, merge, evaluate), while the time lasts:
 
-    python -m benchmarks.gpu hour --output FOLDER
+    python -m benchmarks.gpu lease --minutes 8 --output FOLDER
 
 Shapes: llama2_7b_vit_l, qwen2_5_vl_7b, qwen3_vl_8b. Without a GPU the same code runs at a small size:
 
@@ -30,11 +30,25 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.gpu import evaluation, hour, kernels, memory, runs, traffic, train_step
+from benchmarks.gpu import evaluation, kernels, lease, memory, runs, traffic, train_step
 from benchmarks.gpu.record import record
 
 
 def main() -> None:
+    parser = make_parser()
+    options = parser.parse_args()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit("torch finds no CUDA GPU; try the benchmark at a small size with --device cpu")
+    if options.benchmark == "lease":
+        raise SystemExit(lease.main(options, parser.parse_args))
+    result = json.dumps(record(options, options.measure(options)), indent=1)
+    print(result)
+    if options.output is not None:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(result + "\n", encoding="utf-8")
+
+
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     benchmarks = parser.add_subparsers(required=True)
     modules = {
@@ -51,26 +65,17 @@ def main() -> None:
         add_arguments(one)
         module.add_arguments(one)
     whole = benchmarks.add_parser(
-        "hour", description=hour.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        "lease", description=lease.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    whole.set_defaults(benchmark="hour")
+    whole.set_defaults(benchmark="lease")
     add_arguments(whole)
-    hour.add_arguments(whole)
-    options = parser.parse_args()
-    if options.device == "cuda" and not torch.cuda.is_available():
-        raise SystemExit("torch finds no CUDA GPU; try the benchmark at a small size with --device cpu")
-    if options.benchmark == "hour":
-        raise SystemExit(hour.main(options))
-    result = json.dumps(record(options, options.measure(options)), indent=1)
-    print(result)
-    if options.output is not None:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(result + "\n", encoding="utf-8")
+    lease.add_arguments(whole)
+    return parser
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cuda", help="cuda (default) or cpu")
-    parser.add_argument("--output", type=Path, metavar="PATH", help="where to write the result; a folder for hour")
+    parser.add_argument("--output", type=Path, metavar="PATH", help="where to write the result; a folder for lease")
     parser.add_argument("--commit", help="of the code, where it is not a git checkout")
 
 

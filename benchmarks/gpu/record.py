@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 
-def record(options: argparse.Namespace, figures: dict) -> dict:
+def record(options: argparse.Namespace, figures: dict | None) -> dict:
     return {
         "benchmark": options.benchmark,
         "command": command(sys.argv[1:]),
@@ -45,7 +45,10 @@ def _without_paths(arguments: list[str]) -> list[str]:
 
 def commit() -> str:
     described = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
-    return subprocess.run(described, capture_output=True, text=True, check=True).stdout.strip()
+    try:
+        return subprocess.run(described, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        raise SystemExit("this is no git checkout: name the commit of the code, --commit COMMIT") from None
 
 
 def _cpu() -> str:

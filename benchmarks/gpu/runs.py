@@ -1,9 +1,9 @@
 """The package's own commands on every GPU of this machine: whether sharded runs agree, resume, merge and evaluate.
 
 Trains the tiny base that comes with the package by LoRA on simulated phones, with torchrun, one rank per GPU (two on a
-CPU). `sharding`: DDP, ZeRO-2 and ZeRO-3 from one seed, loss by loss. `resume`: a run that receives SIGTERM and is
-started again, against one that was not stopped. `merge` and `evaluation`: of the DDP run. `ok` is the verdict of each.
-All of them work in --folder and keep what is finished there.
+CPU). `ddp`: a run that the other checks read. `sharding`: DDP, ZeRO-2 and ZeRO-3 from one seed, loss by loss. `resume`:
+a run that receives SIGTERM and is started again, against one that was not stopped. `merge` and `evaluation`: of the DDP
+run. `ok` is the verdict of each. All of them work in --folder and keep what is finished there.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import torch
 
-CHECKS = ("sharding", "resume", "merge", "evaluation")
+CHECKS = ("ddp", "sharding", "resume", "merge", "evaluation")
 TOLERANCE = 0.01
 """Relative difference of losses that counts as equal: other orders of summation in bfloat16."""
 RANKS_ON_CPU = 2
@@ -37,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def measure(options: argparse.Namespace) -> dict:
     options.folder = options.folder.resolve()
     prepare(options.folder)
-    return {"sharding": sharding, "resume": resume, "merge": merge, "evaluation": evaluation}[options.check](options)
+    return {"ddp": ddp, "sharding": sharding, "resume": resume, "merge": merge, "evaluation": evaluation}[
+        options.check
+    ](options)
 
 
 def prepare(folder: Path) -> None:
@@ -48,6 +50,11 @@ def prepare(folder: Path) -> None:
     if not (aitw / "splits.json").exists():
         run("simulate", "--output", aitw, "--episodes", EPISODES)
     run("convert", "--input", aitw, "--output", folder / "shards", "--splits", aitw / "splits.json")
+
+
+def ddp(options: argparse.Namespace) -> dict:
+    losses = train(options, "ddp")
+    return {"ok": len(losses) == options.steps, "ranks": ranks(options), "losses": losses}
 
 
 def sharding(options: argparse.Namespace) -> dict:

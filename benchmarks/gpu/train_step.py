@@ -55,6 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shape(parser)
     add_checkpointing(parser)
     parser.add_argument("--dropout", type=float, default=0.05, help="of LoRA (default 0.05)")
+    parser.add_argument("--quantisation", choices=["nf4", "int8"], help="of the frozen language model")
+    parser.add_argument("--memory", type=float, metavar="GB", help="of a smaller GPU: what this process may allocate")
     parser.add_argument("--undo", nargs="+", choices=UNDO, default=[], help="faster operations to leave out")
     parser.add_argument("--compile", action="store_true", help="decoder layers by torch.compile; the package does not")
     parser.add_argument("--warm-up", type=int, default=2, metavar="N", help="steps before the clock starts")
@@ -74,7 +76,7 @@ def add_checkpointing(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(options: argparse.Namespace) -> dict:
-    run, episodes = prepare(options)
+    run, episodes = prepare(options, options.quantisation, options.memory)
     return measure_rows(run, make_rows(run, episodes, options), options)
 
 
@@ -126,15 +128,22 @@ def _measure(run: Run, rows: list, options: argparse.Namespace) -> dict:
     }
 
 
-def prepare(options: argparse.Namespace) -> tuple[Run, list]:
+def prepare(
+    options: argparse.Namespace, quantisation: str | None = None, memory: float | None = None
+) -> tuple[Run, list]:
     """The model with how it is fed and its optimiser, and episodes with screens of the shape's size."""
+    if options.device == "cuda":
+        total = torch.cuda.get_device_properties().total_memory
+        torch.cuda.set_per_process_memory_fraction(1.0 if memory is None else min(1.0, memory * 1e9 / total))
     shape = shape_named(options.shape)
     shape = shape if options.batch is None else replace(shape, batch=options.batch)
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
         write_tokenizer(data / "tokenizer", write_episodes(data, options.episodes, shape.screen, STEPS))
         tokenizer, episodes = read_tokenizer(data / "tokenizer"), read_episodes(data)
-    return Run(shape, packed, padded.whole_trajectories, tokenizer, options.device, DTYPE, parts=False), episodes
+    return Run(
+        shape, packed, padded.whole_trajectories, tokenizer, options.device, DTYPE, False, quantisation
+    ), episodes
 
 
 def set_dropout(model: nn.Module, share: float) -> None:

@@ -13,11 +13,17 @@ ADAPTED = r".*language_model\..*_proj"
 
 
 def build(
-    shape: Shape, special: dict[str, int], model_class: type | None = None, device: str = "cpu", dtype=torch.float32
+    shape: Shape,
+    special: dict[str, int],
+    model_class: type | None = None,
+    device: str = "cpu",
+    dtype=torch.float32,
+    quantisation: str | None = None,
 ):
     """A PeftModel in training mode: frozen weights of `dtype`, an adapter (and projector) of float32.
 
-    `special` are the tokenizer's ids that Qwen's config names; `model_class` is transformers' own where None.
+    `special` are the tokenizer's ids that Qwen's config names; `model_class` is transformers' own where None;
+    `quantisation` is of the language model of the package's own class.
     Adapters start away from zero on both sides, so that every one of them has a gradient to compare.
     """
     from peft import LoraConfig, get_peft_model
@@ -26,6 +32,10 @@ def build(
     with torch.device(device), default_dtype(dtype):
         model = _llama_vit(shape) if shape.family == "llama_vit" else _qwen(shape, special, model_class)
     model.requires_grad_(False)
+    if quantisation is not None:
+        from vlm_agent.models.weights.quantisation import quantise
+
+        quantise(model, quantisation)
     saved = ["projector"] if shape.family == "llama_vit" else None
     lora = LoraConfig(r=LORA_RANK, lora_alpha=LORA_ALPHA, target_modules=ADAPTED, modules_to_save=saved)
     model = get_peft_model(model, lora)

@@ -73,11 +73,19 @@ class Run:
     """
 
     def __init__(
-        self, shape: Shape, road: ModuleType, group, tokenizer, device: str = "cpu", dtype=torch.float32, parts=True
+        self,
+        shape: Shape,
+        road: ModuleType,
+        group,
+        tokenizer,
+        device: str = "cpu",
+        dtype=torch.float32,
+        parts=True,
+        quantisation=None,
     ):
         self.shape, self.road, self.group, self.special = shape, road, group, special_ids(tokenizer)
         self.device, self.dtype = device, dtype
-        self.model = build(shape, self.special, road.model_class(shape), device, dtype)
+        self.model = build(shape, self.special, road.model_class(shape), device, dtype, quantisation)
         road.prepare(self.model)
         self.processor = processor_of(self.model.get_base_model().config)
         self.writer = self.processor.sentences(tokenizer, BinnedLanguage())

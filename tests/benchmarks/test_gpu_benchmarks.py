@@ -9,30 +9,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.gpu import train_step
+from benchmarks.gpu import lease, train_step
+from benchmarks.gpu.__main__ import make_parser
 
 ROOT = Path(__file__).parents[2]
 GPU = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu"]
-STAGE = """
+RUN = """
 import json, sys
-name, commit, output = sys.argv[1], sys.argv[-3], sys.argv[-1]
-if name == "bad":
-    raise SystemExit("this stage fails")
-record = {"commit": commit, "hardware": "a GPU", "command": f"python -m benchmarks.gpu {name} --device cpu"}
-open(output, "w").write(json.dumps(record | {"figures": {"seconds": 1.0}}))
+if "bad" in sys.argv:
+    raise SystemExit("this run fails")
+open(sys.argv[-1], "w").write(json.dumps({"figures": {"seconds": 1.0}}))
 """
 """In place of benchmarks.gpu, which takes seconds to import."""
-
-HOURS = """
-import argparse, pathlib, sys
-from benchmarks.gpu import hour, record
-folder = pathlib.Path(sys.argv[1])
-hour.SCRIPT = (str(folder / "stage.py"),)
-hour.stages = lambda options: [hour.Stage("bad", ("bad",)), hour.Stage("good", ("good",))]
-record.hardware = lambda device: "a GPU"
-for commit in ("one", "one", "two", "two-dirty", "two-dirty"):
-    print("status", hour.main(argparse.Namespace(output=folder, commit=commit, device="cpu", only=None)))
-"""
 
 
 def run(tmp_path: Path, *arguments: str) -> dict:
@@ -128,30 +116,82 @@ def test_evaluation_is_measured_without_each_faster_operation(tmp_path):
     assert figures["agreement"]["as_evaluated"] == figures["agreement"]["adapter_apart"]
 
 
-def test_an_hour_survives_a_failing_stage_and_keeps_the_figures_of_its_commit(tmp_path):
-    (tmp_path / "stage.py").write_text(STAGE)
-    command = [sys.executable, "-W", "ignore", "-c", HOURS, str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    first, *others, rest = done.stdout.split("status 1\n")
-    assert (len(others), rest) == (4, ""), done.stderr
-    assert "1 of 2 stages ok" in first
-    assert "FAILED: this stage fails" in first
-    assert ["kept" in each for each in (first, *others)] == [False, True, False, False, False]
-    assert not (tmp_path / "bad.json").exists()
-    assert (tmp_path / "summary.txt").read_text() in others[-1]
-    assert (tmp_path / "logs" / "bad.log").exists()
+@pytest.fixture
+def leased(tmp_path, monkeypatch, capsys):
+    """Runs a lease of four variants, two of which fail; returns its exit status and what it prints."""
+    (tmp_path / "run.py").write_text(RUN)
+    variants = [
+        lease.Variant("good", "kernels", ("kernels",), 1),
+        lease.Variant("bad", "kernels", ("kernels", "--bad"), 1),
+        lease.Variant("long", "other", ("kernels", "--long"), 1000),
+        lease.Variant("good_run", "runs", ("runs", "good"), 1),
+        lease.Variant("bad_run", "runs", ("runs", "bad"), 1),
+    ]
+
+    def figures(options):
+        if options.bad:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return {"seconds": 1.0}
+
+    monkeypatch.setattr(lease, "SCRIPT", (str(tmp_path / "run.py"),))
+    monkeypatch.setattr(lease, "variants", lambda on_cpu: variants)
+    monkeypatch.setattr(lease.kernels, "measure", figures)
+
+    def run_lease(commit: str) -> tuple[int, str]:
+        options = argparse.Namespace(output=tmp_path / "lease", commit=commit, device="cpu", only=None, minutes=1)
+        status = lease.main(
+            options, lambda words: argparse.Namespace(benchmark="kernels", bad="--bad" in words, device="cpu")
+        )
+        return status, capsys.readouterr().out
+
+    return run_lease
+
+
+def test_a_lease_survives_variants_that_fail_and_begins_none_that_does_not_fit(leased, tmp_path):
+    status, printed = leased("one")
+    lines = [json.loads(line) for line in (tmp_path / "lease" / "lease.jsonl").read_text().splitlines()]
+    assert status == 1
+    assert {line["variant"]: (line["figures"], line["error"]) for line in lines} == {
+        "good": ({"seconds": 1.0}, None),
+        "bad": (None, "OutOfMemoryError: CUDA out of memory"),
+        "good_run": ({"seconds": 1.0}, None),
+        "bad_run": (None, "this run fails"),
+    }
+    assert "2 of 5 variants ok" in printed
+    assert "not begun: it takes about 1000 s of" in printed
+    assert (tmp_path / "lease" / "summary.txt").read_text() in printed
+    assert {file.name for file in (tmp_path / "lease").iterdir()} == {
+        "lease.jsonl",
+        "summary.txt",
+        "good_run.log",
+        "bad_run.log",
+    }
+
+
+def test_a_lease_goes_on_from_the_figures_of_its_commit(leased):
+    kept = [leased(commit)[1].count("kept: ") for commit in ("one", "one", "two", "two", "two-dirty", "two-dirty")]
+    assert kept == [0, 2, 0, 2, 0, 0]
+
+
+def test_a_lease_writes_at_most_eight_files():
+    logs = [variant for variant in lease.variants(on_cpu=False) if variant.group == "runs"]
+    assert len(logs) + len(["lease.jsonl", "summary.txt"]) <= 8
+
+
+def test_every_variant_of_a_lease_has_options_that_its_benchmark_knows():
+    for on_cpu in (False, True):
+        found = list(lease.variants(on_cpu))
+        assert len({variant.name for variant in found}) == len(found)
+        for variant in found:
+            make_parser().parse_args(variant.words if variant.group != "runs" else [*variant.words, "--folder", "x"])
 
 
 @pytest.mark.slow
-def test_the_whole_first_hour_runs_on_a_cpu(tmp_path):
-    command = [
-        *GPU,
-        "hour",
-        "--device",
-        "cpu",
-        "--output",
-        str(tmp_path),
-    ]
+def test_a_whole_lease_runs_on_a_cpu(tmp_path):
+    command = [*GPU, "lease", "--minutes", "30", "--device", "cpu", "--output", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
-    assert json.loads((tmp_path / "sharding.json").read_text())["figures"]["losses"].keys() == {"ddp", "zero2", "zero3"}
+    lines = [json.loads(line) for line in (tmp_path / "lease.jsonl").read_text().splitlines()]
+    losses = {line["variant"]: line["figures"].get("losses") for line in lines}
+    assert losses["sharding"].keys() == {"ddp", "zero2", "zero3"}
+    assert losses["qwen_7b_head"] == pytest.approx(losses["qwen_7b_head_without_lora"], rel=0.01)
