@@ -162,7 +162,8 @@ class Lease:
             self._finish(started, Path(folder))
 
     def _start(self, variant: Variant, folder: Path) -> subprocess.Popen:
-        where = ("--folder", str(folder), "--commit", self.options.commit, "--output", str(folder / variant.name))
+        output = folder / f"{variant.name}.json"
+        where = ("--folder", str(folder), "--commit", self.options.commit, "--output", str(output))
         with self._log(variant).open("w", encoding="utf-8") as log:
             command = [sys.executable, *SCRIPT, *self._words(variant), *where]
             return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
@@ -186,7 +187,7 @@ class Lease:
             return None, "did not end within the minutes"
         if status != 0:
             return None, last_line(self._log(variant))
-        return json.loads((folder / variant.name).read_text(encoding="utf-8"))["figures"], ""
+        return json.loads((folder / f"{variant.name}.json").read_text(encoding="utf-8"))["figures"], ""
 
     def _is_due(self, variant: Variant) -> bool:
         """Whether it has to be measured now; otherwise adds its result: kept, or not begun."""

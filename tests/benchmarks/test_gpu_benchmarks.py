@@ -15,9 +15,10 @@ from benchmarks.gpu.__main__ import make_parser
 ROOT = Path(__file__).parents[2]
 GPU = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu"]
 RUN = """
-import json, sys
+import json, pathlib, sys
 if "bad" in sys.argv:
     raise SystemExit("this run fails")
+pathlib.Path(sys.argv[sys.argv.index("--folder") + 1], "good_run").mkdir()
 open(sys.argv[-1], "w").write(json.dumps({"figures": {"seconds": 1.0}}))
 """
 """In place of benchmarks.gpu, which takes seconds to import."""
