@@ -248,7 +248,7 @@ class PreparedShape:
             self.run, episodes = train_step.prepare(options, options.quantisation, options.memory)
             self.rows = train_step.make_rows(self.run, episodes, options)
             trained = (weight for weight in self.run.model.parameters() if weight.requires_grad)
-            self.begin = [(weight, weight.detach().clone()) for weight in trained]
+            self.begin = [(weight, weight.detach().to("cpu", copy=True)) for weight in trained]  # not in the peak
             self.key = key
         with torch.no_grad():
             for weight, value in self.begin:
