@@ -18,6 +18,7 @@ from vlm_agent.models.auto_ui.cost import workload
 from vlm_agent.models.cost import NO_WORK, Flops, TrainingFlops, UnknownCostError, Workload, causal_pairs
 from vlm_agent.models.family import family_of
 from vlm_agent.models.weights.adapters import choose_trained_weights
+from vlm_agent.models.weights.lora_layers import IN_PLACE_FLOPS
 from vlm_agent.recipe.model import Lora, TrainedParts
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence
 from vlm_agent.sentences.packing import pack
@@ -87,10 +88,10 @@ def flops_of(config, train: TrainedParts, rank: int, checkpointed: int) -> Train
 
 def counted(run) -> tuple[int, int]:
     """Operations that torch counts in `run` and in the backward pass of its result."""
-    with FlopCounterMode(display=False) as counter:
+    with FlopCounterMode(display=False, custom_mapping=IN_PLACE_FLOPS) as counter:
         result = run()
     forward = counter.get_total_flops()
-    with FlopCounterMode(display=False) as counter:
+    with FlopCounterMode(display=False, custom_mapping=IN_PLACE_FLOPS) as counter:
         result.sum().backward()
     return forward, counter.get_total_flops()
 

@@ -25,6 +25,7 @@ from vlm_agent.models.llama_vit.model import LlamaViT, LlamaViTConfig, projector
 from vlm_agent.models.pretrained import language_model, source_configuration, vision_configuration, vision_tower
 from vlm_agent.models.starting_heads import LOGIT_SHARE
 from vlm_agent.models.weights.adapters import choose_trained_weights, without_adapter, without_zero3_partitioning
+from vlm_agent.models.weights.lora_layers import IN_PLACE_FLOPS
 from vlm_agent.models.weights.precision import exact_depthwise, to_dtype
 from vlm_agent.recipe.model import Lora, ModelRecipe, TrainedParts
 from vlm_agent.sentences import IGNORED, Sentence
@@ -116,7 +117,7 @@ class LlamaViTCost(DecoderOnlyCost):
 def screen_flops(config: str, train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
     """The FLOPs of one screen through the encoder and projector of a `LlamaViTConfig`, as JSON."""
     model = _screen_model(config, train, rank)
-    with FlopCounterMode(display=False) as counter:
+    with FlopCounterMode(display=False, custom_mapping=IN_PLACE_FLOPS) as counter:
         seen, _ = model.see(torch.empty(1, 3, *model.config.screen_size, device="meta"))
         forward = counter.get_total_flops()
         if seen.requires_grad:

@@ -21,6 +21,10 @@ from torch.nn import functional
 ONE_INPUT = (("q_proj", "k_proj", "v_proj"), ("query", "key", "value"), ("gate_proj", "up_proj"), ("wi_0", "wi_1"))
 """Names of layers that read the same tensor in the modules of transformers that contain them. Where they do not, as in
 a cross attention, values are the same, and products are computed twice."""
+
+IN_PLACE_FLOPS = {torch.ops.aten.addmm_: lambda total, one, other, **_: 2 * one[0] * one[1] * other[1]}
+"""The FLOPs of the product with B, from shapes, for torch's FlopCounterMode, which knows the other form alone."""
+
 _FIRST = {name: names[0] for names in ONE_INPUT for name in names}
 
 
