@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,11 +59,20 @@ ONE_AFTER_THE_OTHER = ("test_chaos.py", "test_comparison_kills.py", "test_doctor
 """Files whose tests wait for processes by the clock; they and tests of the one Slurm cluster share a process."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sorts the tests, and has `--dist loadgroup` keep each file in one process."""
     places = {name: place for place, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
-    for item in items:
-        is_alone = item.path.parent.name == "slurm" or item.path.name in ONE_AFTER_THE_OTHER
-        item.add_marker(pytest.mark.xdist_group("alone" if is_alone else item.path.stem))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Has `--dist loadgroup` keep each file in one process. pytest-xdist 3.8 passes groups on in an attribute that
+    pytest 9.2 does not read, and schedules every test by itself."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class InGroups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = Path(nodeid.partition("::")[0])
+            return "alone" if path.parent.name == "slurm" or path.name in ONE_AFTER_THE_OTHER else str(path)
+
+    return InGroups(config, log) if config.getvalue("dist") == "loadgroup" else None

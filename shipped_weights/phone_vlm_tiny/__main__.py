@@ -10,7 +10,6 @@ from shipped_weights.phone_vlm_tiny.data import DrawnDataModule
 from shipped_weights.phone_vlm_tiny.settings import read_pretraining
 from vlm_agent.errors import Stopped, UserError
 from vlm_agent.files.console import make_console, quiet_libraries, say
-from vlm_agent.training.loop.preemption import EXIT_STATUS
 from vlm_agent.training.train import train
 
 
@@ -28,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         train(recipe, make_console(), partial(DrawnDataModule, lessons=lessons))
     except Stopped as stopped:
         say(str(stopped))
-        return EXIT_STATUS
+        return Stopped.STATUS
     except (UserError, OSError) as error:
         say(f"{parser.prog}: {error}", stderr=True)
         return 1

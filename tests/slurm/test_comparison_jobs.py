@@ -13,7 +13,7 @@ from helpers.slurm.cluster import soon
 from helpers.slurm.whole_runs import lose_node, weights
 from helpers.slurm.workplace import Workplace
 
-from vlm_agent.training.loop.preemption import EXIT_STATUS
+from vlm_agent.errors import Stopped
 
 SECONDS = 120
 SECONDS_WITH_TRAINING = 2400
@@ -174,7 +174,7 @@ def test_a_comparison_with_a_stop_a_dead_node_and_a_broken_agent_has_the_table_o
     assert "broken, seed 0: train-broken-0 failed with status 1" in workplace.log("report", jobs["report"])
 
     statuses = ends(workplace.folder / "out")
-    assert statuses["train-one-0"][0] == EXIT_STATUS
+    assert statuses["train-one-0"][0] == Stopped.STATUS
     assert {name: found.count(0) for name, found in statuses.items()} == {
         name: int("broken" not in name) for name in jobs if name in statuses
     }

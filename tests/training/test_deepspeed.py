@@ -10,8 +10,8 @@ from helpers.training import forked_ranks
 from safetensors.torch import load_file
 
 from vlm_agent.cli import main
+from vlm_agent.errors import Stopped
 from vlm_agent.models.build import load
-from vlm_agent.training.loop.preemption import EXIT_STATUS
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 6
@@ -134,7 +134,7 @@ def test_two_ranks_train_the_adapter_of_one_process(folder, alone, stage):
 def test_a_zero3_run_that_was_stopped_resumes_to_the_same_adapter(folder, alone):
     recipe = written(folder, "stopped", deepspeed=str(ROOT / "deepspeed_configs" / "cpu_zero3.json"))
     statuses, printed = launch(recipe, stop_at=3)
-    assert statuses == [EXIT_STATUS] * 2, printed
+    assert statuses == [Stopped.STATUS] * 2, printed
     assert "SIGUSR1 after step 3" in (folder / "stopped" / "stopped").read_text()
     assert not (folder / "stopped" / "run.json").exists()
     _, printed = launch(recipe)

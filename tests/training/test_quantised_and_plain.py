@@ -12,8 +12,9 @@ from helpers import tiny
 from safetensors.torch import load_file
 
 from vlm_agent.cli import main
+from vlm_agent.errors import Stopped
 from vlm_agent.training.journal import PROGRESS, read_progress
-from vlm_agent.training.loop.preemption import EXIT_STATUS, STOPPED
+from vlm_agent.training.loop.preemption import STOPPED
 
 STEPS = 6
 LLAMA = tiny.LLAMA | {"hidden_size": 64, "intermediate_size": 64}  # rows of whole blocks, which nf4 needs on a CPU
@@ -87,7 +88,7 @@ def test_a_run_stopped_in_a_slow_save_is_resumed_merged_and_evaluated(folder, qu
 
     command = [sys.executable, "-c", _SLOW_SAVE, str(path)]
     stopped = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert stopped.returncode == EXIT_STATUS, stopped.stderr
+    assert stopped.returncode == Stopped.STATUS, stopped.stderr
     assert "stopped by SIGTERM after step 3" in (folder / name / STOPPED).read_text()
     assert [step.name for step in (folder / name / "checkpoints").iterdir()] == ["checkpoint-3"]
 

@@ -47,7 +47,6 @@ def run(options: argparse.Namespace) -> int:
     with without_garbage_collection(options.is_program):
         from vlm_agent.errors import Stopped
         from vlm_agent.recipe.run import read_recipe
-        from vlm_agent.training.loop.preemption import EXIT_STATUS
         from vlm_agent.training.train import train
 
     console, recipe = make_console(), read_recipe(options.config, overrides)
@@ -59,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     except Stopped as stopped:
         if os.environ.get("RANK", "0") == "0":
             console.print(str(stopped))
-        return EXIT_STATUS
+        return Stopped.STATUS
     return OK
 
 

@@ -13,8 +13,8 @@ from helpers.evaluation import comparisons
 from helpers.evaluation.comparisons import ends
 
 from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.errors import Stopped
 from vlm_agent.files import file_lock
-from vlm_agent.training.loop.preemption import EXIT_STATUS
 
 SECONDS = 300
 Command = Callable[..., list[str]]
@@ -103,7 +103,7 @@ def test_a_stage_waits_for_another_process_that_runs_it(command, tmp_path):
         until("waiting for another process that runs the stage train-one-0 of", process)
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=SECONDS)
-    assert process.returncode == EXIT_STATUS, output
+    assert process.returncode == Stopped.STATUS, output
     assert ends(tmp_path / "out") == {}
 
 
@@ -115,9 +115,9 @@ def test_a_stop_signal_saves_the_training_of_a_stage(command, tmp_path):
         process.send_signal(signal.SIGTERM)
         time.sleep(0.01)
     output, _ = process.communicate(timeout=SECONDS)
-    assert process.returncode == EXIT_STATUS, output
+    assert process.returncode == Stopped.STATUS, output
     assert "stopped by SIGTERM; run the same command again to resume" in output
-    assert ends(tmp_path / "out") == {"train-long-0": [EXIT_STATUS]}
+    assert ends(tmp_path / "out") == {"train-long-0": [Stopped.STATUS]}
     assert list((tmp_path / "out/runs/long_0/checkpoints").glob("*/whole.json"))
 
 

@@ -50,6 +50,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 KillWait=5
 MinJobAge=3600
+FirstJobId={first}
 AccountingStorageType=accounting_storage/none
 JobCompType=jobcomp/none
 GresTypes=gpu
@@ -137,7 +138,9 @@ class Cluster:
         (self.folder / "state").mkdir()
         control, *ports = _free_ports(1 + len(self.nodes))
         host = socket.gethostname().partition(".")[0]
-        text = _CONFIGURATION.format(host=host, port=control, folder=self.folder)
+        # A job's number is in its port (slurm/train.sbatch), and each test process has a cluster of its own.
+        first = 1 + 1000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        text = _CONFIGURATION.format(host=host, port=control, folder=self.folder, first=first)
         size = f"CPUs={CPUS} Sockets=1 CoresPerSocket={CPUS} ThreadsPerCore=1 RealMemory={MEMORY} Gres=gpu:{GPUS}"
         for node, port in zip(self.nodes, ports, strict=True):
             text += f"NodeName={node} NodeHostname={node} NodeAddr=127.0.0.1 Port={port} {size}\n"

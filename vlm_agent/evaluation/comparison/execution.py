@@ -140,19 +140,19 @@ class Runner:
         try:
             with PeakMemory() as memory, log.open("ab") as file:
                 self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # noqa: S603
-                try:
-                    for line in self._process.stdout or ():
-                        file.write(line)
-                        file.flush()
-                        sys.stdout.buffer.write(line)
-                        sys.stdout.flush()
-                    status = self._process.wait()
-                except BaseException:
-                    self._process.terminate()
-                    self._process.wait()
-                    raise
+                for line in self._process.stdout or ():
+                    file.write(line)
+                    file.flush()
+                    sys.stdout.buffer.write(line)
+                    sys.stdout.flush()
+                status = self._process.wait()
             seconds = round(time.monotonic() - began, 1)
             self.records.add(stage, status=status, seconds=seconds, peak_gb=round(memory.peak / 1e9, 2))
+        except BaseException:
+            if self._process is not None:
+                self._process.terminate()
+                self._process.wait()
+            raise
         finally:
             self._process = None  # from here on a signal raises, so the status is recorded before
         if status == _INTERRUPTED:

@@ -14,11 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from vlm_agent.errors import Stopped
 from vlm_agent.files import atomic_write
 from vlm_agent.training.loop import ranks
-
-EXIT_STATUS = Stopped.STATUS
 
 STOPPED = "stopped"
 """A file in the run folder of a stopped run; it holds the message that was printed."""
