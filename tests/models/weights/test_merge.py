@@ -101,7 +101,7 @@ def test_an_evaluated_adapter_is_merged_into_the_weights_that_merge_writes(dtype
     assert {value.dtype for value in evaluated.values()} == {getattr(torch, dtype)}
     assert all(torch.equal(written[name], value) for name, value in evaluated.items())
     settings = agent_settings(str(run))
-    assert settings.identity()["merged"]
+    assert settings.is_merged
     assert settings.text_notes == {"adapter": f"merged into {dtype} weights"}
     assert "adapter" not in agent_settings(str(tmp_path / "merged")).text_notes
     apart = agent_settings(str(run), overrides={"merged": False})
@@ -112,10 +112,10 @@ def test_an_evaluated_adapter_is_merged_into_the_weights_that_merge_writes(dtype
 def test_an_adapter_of_quantised_weights_stays_apart(tmp_path):
     run = adapted_run.write_run(tmp_path, quantisation="nf4")
     settings = agent_settings(str(run))
-    assert not settings.identity()["merged"]
+    assert not settings.is_merged
     assert settings.text_notes == {"adapter": "apart from nf4 weights"}
     with pytest.raises(UserError, match=r"--agent.merged true: .* was trained on nf4 weights"):
-        agent_settings(str(run), overrides={"merged": True}).identity()
+        agent_settings(str(run), overrides={"merged": True}).load()
 
 
 def test_a_checkpoint_of_an_unfinished_run_has_the_configuration_of_the_run(run, tmp_path):
