@@ -9,9 +9,9 @@ from helpers.slurm.whole_runs import (
     SECONDS,
     difference,
     in_one_process,
-    last_loss,
     ledger,
     lose_node,
+    losses,
     metrics,
     wait_for_training,
     write_recipe,
@@ -28,12 +28,14 @@ SAME = 1e-5
 """Two processes sum the same gradients in another order than one."""
 
 LEARNING = {"steps": 160, "schedule": "cosine", "optimizer": {"name": "adamw", "learning_rate": 1.5e-2}}
-"""Until nearly all actions that it has seen are right. AdamW takes steps along the last digits of sums, so two runs
-end with weights that differ in their third digit. Answers learned this well have a larger margin over the second best,
-on any CPU; after fewer steps, or at a constant rate, the two reports differ in a few answers."""
+"""Until nearly all actions that it has seen are right."""
 
-SAME_LOSS = 0.02
-"""The tolerance of the last step, relative."""
+EQUAL_STEPS = 30
+"""Steps whose losses are equal within `SAME`. AdamW takes steps along the last digits of sums, so that a difference by
+rounding grows a thousandfold in forty more steps; two runs end with weights that differ in their second digit."""
+
+SAME_POINTS = 10
+"""Points by which the scores of two such ends may differ, on any CPU."""
 
 DONE = {name: {"COMPLETED"} for name in ("convert", "finish", "train", "evaluate", "report")}
 DONE |= {"failed": {"CANCELLED"}}
@@ -105,20 +107,14 @@ def test_zero_on_two_nodes_reaches_the_report_of_one_process(simulated, stage):
     assert _end(simulated, jobs) == DONE, _logs(simulated, jobs)
 
     run, alone = simulated.folder / "run_of_2", in_one_process(recipes[0], *seen)
-    assert metrics(alone)["trained"]["official"]["overall"]["partial_match"] > 50
-    assert _scores(run) == _scores(alone)
-    assert last_loss(run) == pytest.approx(last_loss(alone), rel=SAME_LOSS)
+    assert losses(run)[:EQUAL_STEPS] == pytest.approx(losses(alone)[:EQUAL_STEPS], rel=SAME)
+    assert _partial_match(alone) > 50
+    assert _partial_match(run) == pytest.approx(_partial_match(alone), abs=SAME_POINTS)
     assert "<html" in (run / "evaluation" / "report.html").read_text()
 
 
-def _scores(run: Path) -> dict:
-    """All figures but the tokens that were decoded: weights that differ by rounding may write an answer that is not an
-    action differently."""
-    scores = metrics(run)
-    for by_run in scores.values():
-        by_run.pop("cost", None)
-        by_run["about"].pop("settled_by_prefill", None)
-    return scores
+def _partial_match(run: Path) -> float:
+    return metrics(run)["trained"]["official"]["overall"]["partial_match"]
 
 
 def test_a_failed_stage_stops_the_chain_with_a_message(workplace):

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from vlm_agent.cli import main
 from vlm_agent.files import read_checked
+from vlm_agent.training.journal import PROGRESS
 
 SECONDS = 300
 
@@ -72,8 +73,9 @@ def difference(run: Path, other: Path) -> float:
     return max((a[name] - b[name]).abs().max().item() for name in a)
 
 
-def last_loss(run: Path) -> float:
-    return json.loads((run / "run.json").read_text())["figures"]["last_losses"]["loss"]
+def losses(run: Path) -> list[float]:
+    """The loss of each step that the run recorded."""
+    return [json.loads(line)["loss"] for line in (run / PROGRESS).read_text().splitlines()]
 
 
 def metrics(run: Path) -> dict:
