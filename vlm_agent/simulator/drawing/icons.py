@@ -2,7 +2,8 @@
 
 from functools import cache, lru_cache
 
-from PIL import Image, ImageChops, ImageDraw, ImageFilter
+import numpy as np
+from PIL import Image, ImageChops, ImageDraw
 
 from vlm_agent.simulator.drawing.glyphs import GLYPHS
 
@@ -50,11 +51,21 @@ def _draw_glyph(name: str, side: int) -> Image.Image:
 
 @cache
 def _change_strokes(name: str, strokes: str) -> Image.Image:
-    """The glyph in a stroke style, 144 × 144 pixels; cached for all sizes, because the filters take milliseconds."""
+    """The glyph in a stroke style, 144 × 144 pixels; cached for all sizes."""
     mask = _draw_glyph(name, 144)
     if strokes == "outlined":
-        return ImageChops.subtract(mask, mask.filter(ImageFilter.MinFilter(15)))
-    return mask.filter(ImageFilter.MinFilter(5) if strokes == "thin" else ImageFilter.MaxFilter(7))
+        return ImageChops.subtract(mask, _filtered(mask, np.minimum, 15))
+    return _filtered(mask, np.minimum, 5) if strokes == "thin" else _filtered(mask, np.maximum, 7)
+
+
+def _filtered(mask: Image.Image, extreme: np.ufunc, side: int) -> Image.Image:
+    """The extreme of the square of `side` pixels around each pixel, one axis at a time: the result of Pillow's
+    MinFilter or MaxFilter, ten times as fast."""
+    values = np.asarray(mask)
+    for _ in range(2):
+        padded = np.pad(values, ((side // 2, side // 2), (0, 0)), mode="edge")
+        values = extreme.reduce([padded[at : at + len(values)] for at in range(side)]).T
+    return Image.fromarray(np.ascontiguousarray(values))
 
 
 def _draw(pen: ImageDraw.ImageDraw, word: str, numbers: list[float], scale: float, ink: int) -> None:
