@@ -19,7 +19,7 @@ from vlm_agent.training.data.data_module import DataModule
 from vlm_agent.training.data.stream import RowStream
 
 LESSONS = "lessons.yaml"
-_DIGEST_LESSONS, _DIGEST_LESSONS_WITH_WALKS = 4, 16
+_DIGEST_LESSONS = 16
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,8 @@ class DrawnDataModule(DataModule):
         drawing code."""
         digest = hashlib.sha256(self.lessons.model_dump_json().encode())
         first = self.writer()
-        count = _DIGEST_LESSONS if self.lessons.instructed_walks is None else _DIGEST_LESSONS_WITH_WALKS
         for writer in (first, first.at_full_difficulty()):
-            for number in range(count):
+            for number in range(_DIGEST_LESSONS):
                 sentence = writer(number, random.Random(f"digest {number}"))
                 digest.update(repr((sentence.input_ids, sentence.labels)).encode())
                 digest.update(b"".join(screen.tobytes() for screen in sentence.screens))
@@ -52,15 +51,16 @@ class DrawnDataModule(DataModule):
 
     @property
     def reads(self) -> str:
-        lessons = self.steps * self.rows_per_step * self.order.count
-        ours = self.lessons
-        stages = [f"the first {min(lessons, ours.dense):,} on whole screens"] if ours.dense else []
-        starts = (
-            ("instructed walks", ours.instructed_walks),
-            ("exploration walks", ours.exploration_walks),
-        )
-        stages += [f"{kind} from lesson {number:,} on" for kind, number in starts if number is not None]
-        return ", ".join([f"{lessons:,} lessons on screens drawn during training", *stages])
+        stages = [("whole screens", 0.0), ("goals before the screen", self.lessons.dense)]
+        stages += [("instructed walks", self.lessons.instructed_walks)]
+        stages += [("exploration walks", self.lessons.exploration_walks)]
+        starts = [f"{name} from lesson {self.total * share:,.0f} on" for name, share in stages if share < 1]
+        return ", ".join([f"{self.total:,} lessons on screens drawn during training", *starts])
+
+    @property
+    def total(self) -> int:
+        """The number of lessons of the run."""
+        return self.steps * self.rows_per_step * self.order.count
 
     def vocabulary(self) -> Vocabulary:
         """The words of drawn screens and of the train split's goals."""
@@ -78,7 +78,7 @@ class DrawnDataModule(DataModule):
     def writer(self) -> DrawnLessons:
         if self.processor.screens_as_html:
             raise RecipeError("a text model reads no pixels, and lessons teach pixels; choose a model with vision")
-        return DrawnLessons(self.sentences, self.lessons, self.label_grid())
+        return DrawnLessons(self.sentences, self.lessons, self.total, self.label_grid())
 
     def validation_rows(self, validation: ValidationRecipe) -> RowStream:
         """Held-out lessons of the curriculum's last stage."""

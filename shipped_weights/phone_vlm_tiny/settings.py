@@ -1,6 +1,6 @@
 """`lessons` of a recipe: the curriculum of lessons on screens that are drawn during training.
 
-Every probability of the curriculum is a key here. Each default is the value with which the embedded base was trained.
+Every probability of the curriculum is a key here. The defaults are those of curriculum.yaml.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.run import Recipe, ValidationRecipe
-from vlm_agent.recipe.yaml_file import read_mapping, validated
+from vlm_agent.recipe.yaml_file import override, read_mapping, validated
 from vlm_agent.settings import Section
 
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -147,21 +147,22 @@ class LessonRecipe(Section):
 
 
 class DrawnRecipe(Section):
-    """An endless stream of numbered lessons with `items` questions about each screen, harder by number.
+    """A stream of numbered lessons with at most `items` questions about each screen, harder by number.
 
-    The first `dense` lessons ask about whole screens; after them every second lesson gives its goal before the screen.
-    From lesson `instructed_walks` on, a share `instructed_walk_share` of those are walks over a simulated phone whose
-    goal names every step. From lesson `exploration_walks` on, a share `exploration_walk_share` are walks that search
-    and swipe, with a goal that names the last step and what has to be searched for; of the remaining walks,
-    `partial_instruction_share` have a goal that names only some steps. None: never.
+    Stages begin after a share of all lessons of the run; a stage at 1 never begins. The first `dense` lessons ask about
+    whole screens; after them every second lesson gives its goal before the screen. From `instructed_walks` on, a share
+    `instructed_walk_share` of those are walks over a simulated phone whose goal names every step. From
+    `exploration_walks` on, a share `exploration_walk_share` are walks that search and swipe, with a goal that names the
+    last step and what has to be searched for; of the remaining walks, `partial_instruction_share` have a goal that
+    names only some steps.
 
     `named_empty_cells`: the share of visual tokens without an element that are supervised, with the end token.
     """
 
-    dense: NonNegativeInt = 0
-    instructed_walks: NonNegativeInt | None = None
-    exploration_walks: NonNegativeInt | None = None
-    items: PositiveInt = 16
+    dense: Probability = 0.25
+    instructed_walks: Probability = 0.4
+    exploration_walks: Probability = 0.5
+    items: PositiveInt = 12
     instructed_walk_share: Probability = 0.75
     exploration_walk_share: Probability = 0.85
     partial_instruction_share: Probability = 0.6
@@ -176,26 +177,20 @@ class DrawnRecipe(Section):
 
     @model_validator(mode="after")
     def _stages_in_order(self) -> "DrawnRecipe":
-        if self.exploration_walks is not None and self.instructed_walks is None:
-            raise ValueError(
-                "exploration_walks needs instructed_walks; give the lesson at which they start, at most that of "
-                "exploration_walks"
-            )
-        stages = (self.dense, self.instructed_walks, self.exploration_walks)
-        starts = [stage for stage in stages if stage is not None]
-        if starts != sorted(starts):
+        if not self.dense <= self.instructed_walks <= self.exploration_walks:
             raise ValueError(
                 "lessons get harder by number: dense, instructed_walks and exploration_walks must not decrease"
             )
         return self
 
 
-def read_pretraining(path: Path, changes: Mapping[str, object]) -> tuple[Recipe, DrawnRecipe]:
-    """The recipe in a YAML file, and the curriculum in its section `lessons`, with `changes` of keys at the top.
+def read_pretraining(path: Path, overrides: Mapping[str, str]) -> tuple[Recipe, DrawnRecipe]:
+    """The recipe in a YAML file, and the curriculum in its section `lessons`, with dotted `overrides` applied.
 
     Raises RecipeError with file and key, also for keys that need a known number or length of sentences.
     """
-    content = {"data": {}, **read_mapping(path, RecipeError), **changes}
+    content = {"data": {}, **read_mapping(path, RecipeError)}
+    override(Recipe, content, overrides, RecipeError)
     lessons = validated(DrawnRecipe, content.pop("lessons", {}), f"{path}: lessons", RecipeError)
     recipe = validated(Recipe, content, str(path), RecipeError)
     training, sources = recipe.training, recipe.data.model_fields_set - {"workers"}

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shipped_weights.phone_vlm_tiny.drawn.exploration_walk import draw_exploration_walk
 from shipped_weights.phone_vlm_tiny.drawn.instructed_walk import draw_instructed_walk, draw_partially_instructed_walk
@@ -35,11 +35,13 @@ class EndlessOrder:
 class DrawnLessons:
     """Writes lesson `number` of the curriculum in `settings`, a function of the number and its generator alone.
 
-    `grid`: (rows, columns) of the visual tokens if they are supervised with element labels, otherwise None.
+    `total`: the number of lessons of the run, which its stages divide. `grid`: (rows, columns) of the visual tokens if
+    they are supervised with element labels, otherwise None.
     """
 
     trajectory: TrajectorySentences
     settings: DrawnRecipe
+    total: int
     grid: tuple[int, int] | None = None
 
     @property
@@ -48,10 +50,8 @@ class DrawnLessons:
 
     def at_full_difficulty(self) -> "DrawnLessons":
         """The stream after the last stage of the curriculum."""
-        stages = ("instructed_walks", "exploration_walks")
-        starts = {stage: 0 for stage in stages if getattr(self.settings, stage) is not None}
-        settings = self.settings.model_copy(update={"dense": 0, **starts})
-        return DrawnLessons(self.trajectory, settings, self.grid)
+        stages = {"dense": 0.0, "instructed_walks": 0.0, "exploration_walks": 0.0}
+        return replace(self, settings=self.settings.model_copy(update=stages))
 
     def __call__(self, number: int, rng: random.Random) -> Sentence:
         sentence, steps = self._lesson(number, rng)
@@ -62,13 +62,11 @@ class DrawnLessons:
         return sentence
 
     def _lesson(self, number: int, rng: random.Random) -> tuple[Sentence, Sequence[Step]]:
-        settings = self.settings
-        if number < settings.dense or number % 2:
+        settings, progress = self.settings, number / self.total
+        if progress < settings.dense or number % 2:
             screen = draw_screen(rng, settings)
             return self.lessons.dense(screen, rng), [screen.step]
-        explores, walks = (
-            start is not None and number >= start for start in (settings.exploration_walks, settings.instructed_walks)
-        )
+        explores, walks = progress >= settings.exploration_walks, progress >= settings.instructed_walks
         if explores and rng.random() < settings.exploration_walk_share:
             walk = draw_exploration_walk(rng, settings)
         elif walks and rng.random() < settings.instructed_walk_share:

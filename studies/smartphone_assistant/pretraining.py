@@ -38,7 +38,7 @@ from vlm_agent.training.run_folder.layout import FINISHED
 
 ROOT = Path(__file__).resolve().parents[2]
 LORA, SCRATCH = ROOT / "recipes/phone_vlm_tiny_lora.yaml", ROOT / "recipes/llama_vit_tiny.yaml"
-PRETRAINING = ROOT / "shipped_weights/phone_vlm_tiny/pretrain.yaml"
+PRETRAINING = ROOT / "shipped_weights/phone_vlm_tiny/curriculum.yaml"
 FIGURES = (("strict", "overall"), ("official", "overall"), ("strict", "memory_goals"), ("official", "memory_goals"))
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
 """Number of seeds → 97.5 % quantile of Student's t distribution."""

@@ -102,7 +102,7 @@ class TrainingRecipe(Section):
     batch_tokens: PositiveInt | None = None
     accumulation: PositiveInt = 1
     optimizer: OptimizerRecipe = OptimizerRecipe()
-    schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    schedule: Literal["constant", "linear", "cosine", "trapezoid"] = "cosine"
     warmup_steps: StepsOrFraction = 30
     max_grad_norm: PositiveFloat = 1.0
     bf16: bool | Literal["auto"] = False

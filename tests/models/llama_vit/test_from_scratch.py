@@ -13,7 +13,7 @@ from vlm_agent.models.build import Vocabulary, build, build_tokenizer
 from vlm_agent.models.llama_vit.model import LlamaViT
 from vlm_agent.recipe.model import ModelRecipe
 
-RECIPE = Path(__file__).resolve().parents[3] / "shipped_weights/phone_vlm_tiny/pretrain.yaml"
+RECIPE = Path(__file__).resolve().parents[3] / "shipped_weights/phone_vlm_tiny/curriculum.yaml"
 TEXT, VISION, MARKS = 0, 1, 2
 """The dimensions that mark each, and how many they are."""
 

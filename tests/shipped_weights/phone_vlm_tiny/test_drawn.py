@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -42,8 +43,8 @@ GOLDEN = (
     "457591ae225e444d13071755b827f805f057f2facde92cea522b0e8c3da2e8ce",
     "d852a5d856a7cbd0a7a24d406f93e395b8d5f498a266778391b7eb7749949675",
 )
-SETTINGS = DrawnRecipe(items=4, dense=4)
-WRITER = DrawnLessons(tiny.sentences(WORDS), SETTINGS, tiny.GRID)
+SETTINGS = DrawnRecipe(items=4, dense=0.1, instructed_walks=1, exploration_walks=1)
+WRITER = DrawnLessons(tiny.sentences(WORDS), SETTINGS, 40, tiny.GRID)
 
 
 def writer_with(**settings) -> DrawnLessons:
@@ -92,15 +93,16 @@ def test_after_instructed_walks_start_most_goal_first_lessons_are_walks():
 def test_lessons_get_harder_by_their_number():
     """Instructed walks from number 10 on, mostly partial instructions from 30 on; at full difficulty, from the
     first."""
-    writer = writer_with(dense=0, instructed_walks=10, exploration_walks=30)
+    writer = replace(writer_with(dense=0, instructed_walks=1 / 6, exploration_walks=0.5), total=60)
     goals = {number: _goal(writer(number, random.Random(number))) for number in range(0, 60, 2)}
     instructed = [number for number, goal in goals.items() if goal.startswith(("In turn", "In any order"))]
     assert not any("In " in goals[number] for number in range(0, 10, 2))
     assert sum(10 <= number < 30 for number in instructed) >= 5
     assert sum(number >= 30 for number in instructed) <= 3
     hardest = writer_with(dense=0, instructed_walks=0, exploration_walks=0)
-    assert writer.at_full_difficulty() == hardest != writer
-    assert WRITER.at_full_difficulty().settings.instructed_walks is None
+    assert writer.at_full_difficulty() == replace(hardest, total=60) != writer
+    longer = replace(writer, total=600)
+    assert longer(10, random.Random(10)).input_ids == writer_with(dense=0)(10, random.Random(10)).input_ids
 
 
 def _goal(sentence) -> str:
@@ -159,7 +161,7 @@ def few_words(monkeypatch):
 def write(folder: Path, name: str, **changes) -> Path:
     """A recipe of lessons; `changes` of keys, whose dots are written as two underscores."""
     content = tiny.recipe(folder, folder / name)
-    content |= {"data": {}, "lessons": {"dense": 2, "items": 4}}
+    content |= {"data": {}, "lessons": {"dense": 1 / 3, "instructed_walks": 1, "exploration_walks": 1, "items": 4}}
     for key, value in changes.items():
         *sections, last = key.split("__")
         section = content
@@ -171,13 +173,13 @@ def write(folder: Path, name: str, **changes) -> Path:
     return path
 
 
-def data_of(path: Path) -> DrawnDataModule:
-    recipe, lessons = read_pretraining(path, {})
+def data_of(path: Path, overrides: Mapping[str, str] | None = None) -> DrawnDataModule:
+    recipe, lessons = read_pretraining(path, overrides or {})
     return DrawnDataModule(recipe, lessons)
 
 
 def test_validation_has_dense_and_goal_first_lessons(tmp_path):
-    rows = data_of(write(tmp_path, "run", lessons__dense=1000)).validation_rows(ValidationRecipe(episodes=6))
+    rows = data_of(write(tmp_path, "run", lessons__dense=1)).validation_rows(ValidationRecipe(episodes=6))
     sentences = [sentence for row in range(len(rows)) for sentence in rows.sentences(row)]
     assert [sentence.input_ids[1] != SCREEN_TOKEN for sentence in sentences] == [True, False] * 3
 
@@ -194,7 +196,9 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 def test_a_run_learns_from_drawn_screens_validates_on_others_and_is_an_agent(tmp_path):
     folder, printed = run(tmp_path, "run", training__validation={"episodes": 3, "steps": 3})
-    assert "6 lessons on screens drawn during training, the first 2 on whole screens" in printed
+    assert (
+        "6 lessons on screens drawn during training, whole screens from lesson 0 on, goals before the screen" in printed
+    )
     assert "validation: loss" in printed
     record = json.loads((folder / "run.json").read_text())
     assert record["manifest"] is None
@@ -251,8 +255,7 @@ def test_a_probability_of_the_recipe_changes_the_lessons():
         ({"data__shards": "x"}, "data: remove shards; it has no effect on lessons"),
         ({"data__split": "test"}, "data: remove split; it has no effect on lessons"),
         ({"training__batch_size": None, "training__batch_tokens": 100}, "endless and of unknown length"),
-        ({"lessons__exploration_walks": 0}, "exploration_walks needs instructed_walks; give the lesson"),
-        ({"lessons__dense": 9, "lessons__instructed_walks": 8}, "and exploration_walks must not decrease"),
+        ({"lessons__dense": 0.9, "lessons__instructed_walks": 0.8}, "and exploration_walks must not decrease"),
         ({"training__validation": {"split": "test"}}, "remove training.validation.split"),
         ({"training__steps": None, "training__epochs": 1}, "endless and of unknown length"),
     ],
@@ -263,7 +266,7 @@ def test_keys_that_have_no_effect_on_lessons_are_refused(tmp_path, changes, mess
 
 
 def test_a_saved_recipe_reads_as_the_same_recipe_and_its_lessons_stand_beside_it(tmp_path):
-    path = write(tmp_path, "run", lessons__dense=7, data__workers=2)
+    path = write(tmp_path, "run", lessons__dense=0.7, data__workers=2)
     read = data_of(path)
     (tmp_path / "saved.yaml").write_text(read.recipe.to_yaml())
     assert read_recipe(tmp_path / "saved.yaml") == read.recipe
@@ -272,11 +275,27 @@ def test_a_saved_recipe_reads_as_the_same_recipe_and_its_lessons_stand_beside_it
     assert read.order.row(2) == [(4, 4), (5, 5)]
 
 
-@pytest.mark.parametrize("part", ["pretrain", "walks", "practice"])
-def test_the_parts_of_the_shipped_base_are_recipes_of_lessons(part):
-    recipe, lessons = read_pretraining(FOLDER / f"{part}.yaml", {"output": "elsewhere"})
-    assert recipe.output == "elsewhere"
-    assert lessons.items == 12
+def test_the_curriculum_is_a_recipe_whose_stages_scale_with_its_steps():
+    recipe, lessons = read_pretraining(FOLDER / "curriculum.yaml", {"output": "elsewhere", "training.steps": "100"})
+    assert (recipe.output, recipe.training.steps) == ("elsewhere", 100)
+    assert lessons == DrawnRecipe()
+
+
+def test_any_number_of_pieces_gives_the_same_weights(tmp_path):
+    """And the same batches in one row a step, or accumulated."""
+    path, pieces = write(tmp_path, "run", training__steps=3), []
+    assert main(["--config", str(path), "--output", str(tmp_path / "whole")]) == 0
+    while not pieces or pieces[-1]:
+        pieces.append(main(["--config", str(path), "--output", str(tmp_path / "pieces"), "--minutes", "0.0001"]))
+    assert pieces == [75, 75, 0]
+    one, other = (tmp_path / name / "model/model.safetensors" for name in ("whole", "pieces"))
+    assert one.read_bytes() == other.read_bytes()
+    rows = [
+        data_of(path, {"training.batch_size": f"{size}", "training.accumulation": f"{2 // size}"}) for size in (1, 2)
+    ]
+    assert [len(one.stream()) for one in rows] == [6, 3]
+    halves, whole = (one.stream() for one in rows)
+    assert [s.input_ids for row in (0, 1) for s in halves.sentences(row)] == [s.input_ids for s in whole.sentences(0)]
 
 
 def test_the_command_trains_and_prints_an_error_in_one_line(tmp_path, capsys):

@@ -113,7 +113,12 @@ def test_loss_weights_keep_their_dtype_and_arrays_stay_on_the_host():
 
 @pytest.mark.parametrize(
     ("schedule", "middle", "last"),
-    [("constant", 1, 1), ("linear", 0.5, 1 / 16), ("cosine", 0.5, 0.5 * (1 - math.cos(math.pi / 16)))],
+    [
+        ("constant", 1, 1),
+        ("linear", 0.5, 1 / 16),
+        ("trapezoid", 1, 1 / 4),
+        ("cosine", 0.5, 0.5 * (1 - math.cos(math.pi / 16))),
+    ],
 )
 def test_the_rate_rises_in_the_warm_up_and_then_follows_the_schedule(schedule, middle, last):
     training = TrainingRecipe(steps=20, warmup_steps=4, schedule=schedule)

@@ -17,6 +17,8 @@ from torch import nn
 from vlm_agent.recipe.run import BETAS, OptimizerRecipe, TrainingRecipe
 from vlm_agent.training.loop import ranks
 
+DECAY = 0.2
+
 
 def warmup_steps(training: TrainingRecipe, steps: int) -> int:
     """The steps of warm-up of a run of `steps` steps; a value below 1 is a fraction of them."""
@@ -26,12 +28,14 @@ def warmup_steps(training: TrainingRecipe, steps: int) -> int:
 
 def rate(training: TrainingRecipe, done: int, steps: int) -> float:
     """The factor of the recipe's learning rates in the step after `done` of `steps`: linear warm-up from 0 to 1, then
-    constant, linear or cosine."""
+    constant, linear, cosine, or trapezoid, which is constant before it is linear over the last `DECAY` of all steps."""
     warmup = warmup_steps(training, steps)
     if done < warmup:
         return done / warmup
     if training.schedule == "constant":
         return 1.0
+    if training.schedule == "trapezoid":
+        return min(1.0, (steps - done) / max(1, DECAY * steps))
     left = max(0.0, (steps - done) / max(1, steps - warmup))
     return left if training.schedule == "linear" else 0.5 * (1 - math.cos(math.pi * left))
 
