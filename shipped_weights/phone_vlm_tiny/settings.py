@@ -36,11 +36,12 @@ class WordRecipe(Section):
 
 
 class CollageRecipe(Section):
-    """Elements of a collage: a text, a labelled switch, an app icon, else a plain icon. `second_word`: texts of two
-    words."""
+    """`rows`: collages in rows. Elements of the others: a text, a labelled control, an app icon, else a plain icon.
+    `second_word`: texts of two words."""
 
-    text: Probability = 0.5
-    switch: Probability = 0.08
+    rows: Probability = 0.4
+    text: Probability = 0.45
+    switch: Probability = 0.15
     app_icon: Probability = 0.2
     second_word: Probability = 0.3
 
@@ -123,6 +124,29 @@ class ExplorationWalkRecipe(Section):
     app_by_name: Probability = 0.9
 
 
+class SeekWalkRecipe(Section):
+    """Walks to one hidden element (`drawn/exploration_walk.py`). `tile`: it is a tile of quick settings. `scrolled`:
+    the page has been swiped before the walk."""
+
+    tile: Probability = 0.12
+    scrolled: Probability = 0.5
+
+
+class CheckedWalkRecipe(Section):
+    """Walks whose last action alone is learned (`drawn/instructed_walk.py`). `other`: the last tap was on another
+    element, so the answer is back. `missing`: the last step of the goal is missing, and is the answer. The others are
+    complete. `partial`: goals of taps that name the last step and few others."""
+
+    other: Probability = 0.3
+    missing: Probability = 0.35
+    partial: Probability = 0.6
+
+    @model_validator(mode="after")
+    def _at_most_one(self) -> "CheckedWalkRecipe":
+        _check_sum("checked_walk", self.other, self.missing)
+        return self
+
+
 class DrawnScreenRecipe(Section):
     """`collage`: screens that are collages; the others are pages of simulated phones. `model_size`: screens drawn at
     the first of the pretraining sizes."""
@@ -132,17 +156,28 @@ class DrawnScreenRecipe(Section):
 
 
 class LessonRecipe(Section):
-    """Questions of lessons (`lessons.py`).
+    """Questions of lessons (`lessons.py`), for screens that have their subject.
 
-    About whole screens: `listing` lists the elements in place of single questions, `absent_name` asks which name is not
-    on the screen. Goals before the screen: `copy_text` is a text to type; the others name one to `most_screens`
-    elements, `absent` of them not on their screen.
+    About whole screens: `listing` lists the elements in place of single questions. `absent_name` asks which name is not
+    on the screen, `states` which switches are on and which tabs selected, `beyond` which ways it scrolls, `app` which
+    app it shows; `alike`: of the elements that share their name, those that are asked by the name beside them.
+
+    Goals before the screen: `copy_text` is a text to type, `state` a switch or tab to be on; the others name one to
+    `most_screens` elements, `absent` of them not on their screen, `beside` of them by the name beside them.
+    `text_after_name`: of the texts to type, those behind the name of a field.
     """
 
     listing: Probability = 0.1
     absent_name: Probability = 0.4
+    states: Probability = 0.9
+    beyond: Probability = 0.6
+    app: Probability = 0.3
+    alike: Probability = 0.7
     copy_text: Probability = 0.25
+    state: Probability = 0.25
     absent: Probability = 0.12
+    beside: Probability = 0.25
+    text_after_name: Probability = 0.5
     most_screens: PositiveInt = 3
 
 
@@ -154,7 +189,8 @@ class DrawnRecipe(Section):
     `instructed_walk_share` of those are walks over a simulated phone whose goal names every step. From
     `exploration_walks` on, a share `exploration_walk_share` are walks that search and swipe, with a goal that names the
     last step and what has to be searched for; of the remaining walks, `partial_instruction_share` have a goal that
-    names only some steps.
+    names only some steps. Before these shares are drawn, `checked_walk_share` are walks whose end is to be recognised,
+    from `instructed_walks` on, and `seek_walk_share` walks to a hidden element, from `exploration_walks` on.
 
     `named_empty_cells`: the share of visual tokens without an element that are supervised, with the end token.
     """
@@ -163,8 +199,10 @@ class DrawnRecipe(Section):
     instructed_walks: Probability = 0.4
     exploration_walks: Probability = 0.5
     items: PositiveInt = 12
-    instructed_walk_share: Probability = 0.75
-    exploration_walk_share: Probability = 0.85
+    checked_walk_share: Probability = 0.15
+    seek_walk_share: Probability = 0.15
+    instructed_walk_share: Probability = 0.5
+    exploration_walk_share: Probability = 0.5
     partial_instruction_share: Probability = 0.6
     named_empty_cells: Probability = 0.1
     words: WordRecipe = WordRecipe()
@@ -173,6 +211,8 @@ class DrawnRecipe(Section):
     random_walk: RandomWalkRecipe = RandomWalkRecipe()
     instructed_walk: InstructedWalkRecipe = InstructedWalkRecipe()
     exploration_walk: ExplorationWalkRecipe = ExplorationWalkRecipe()
+    seek_walk: SeekWalkRecipe = SeekWalkRecipe()
+    checked_walk: CheckedWalkRecipe = CheckedWalkRecipe()
     lessons: LessonRecipe = LessonRecipe()
 
     @model_validator(mode="after")

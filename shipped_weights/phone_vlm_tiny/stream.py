@@ -4,8 +4,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shipped_weights.phone_vlm_tiny.drawn.exploration_walk import draw_exploration_walk
-from shipped_weights.phone_vlm_tiny.drawn.instructed_walk import draw_instructed_walk, draw_partially_instructed_walk
+from shipped_weights.phone_vlm_tiny.drawn.exploration_walk import draw_exploration_walk, draw_seek_walk
+from shipped_weights.phone_vlm_tiny.drawn.instructed_walk import (
+    draw_checked_walk,
+    draw_instructed_walk,
+    draw_partially_instructed_walk,
+)
 from shipped_weights.phone_vlm_tiny.drawn.screens import draw_screen
 from shipped_weights.phone_vlm_tiny.lessons import Lessons
 from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe
@@ -65,14 +69,19 @@ class DrawnLessons:
         settings, progress = self.settings, number / self.total
         if progress < settings.dense or number % 2:
             screen = draw_screen(rng, settings)
-            return self.lessons.dense(screen, rng), [screen.step]
+            return self.lessons.dense(screen, rng), [screen.marked_step]
         explores, walks = progress >= settings.exploration_walks, progress >= settings.instructed_walks
-        if explores and rng.random() < settings.exploration_walk_share:
+        if walks and rng.random() < settings.checked_walk_share:
+            walk = draw_checked_walk(rng, settings)
+            return self.trajectory.build(walk, first_supervised_step=len(walk) - 1), walk.steps
+        if explores and rng.random() < settings.seek_walk_share:
+            walk = draw_seek_walk(rng, settings)
+        elif explores and rng.random() < settings.exploration_walk_share:
             walk = draw_exploration_walk(rng, settings)
         elif walks and rng.random() < settings.instructed_walk_share:
             is_partial = explores and rng.random() < settings.partial_instruction_share
             walk = (draw_partially_instructed_walk if is_partial else draw_instructed_walk)(rng, settings)
         else:
             sentence, screens = self.lessons.goal_first(lambda: draw_screen(rng, settings), rng)
-            return sentence, [screen.step for screen in screens]
+            return sentence, [screen.marked_step for screen in screens]
         return self.trajectory.build(walk, with_swipe_targets=True), walk.steps

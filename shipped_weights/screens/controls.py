@@ -25,11 +25,13 @@ _STAR_MARGIN = 2.2 / 24
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """`draw(canvas, x, y)` draws it with its top left corner at (x, y) and records its widgets."""
+    """`draw(canvas, x, y)` draws it with its top left corner at (x, y) and records its widgets. `on`: its state; None
+    for a control without one."""
 
     wide: float
     tall: float
     draw: Callable[[Canvas, float, float], None]
+    on: bool | None = None
 
 
 def around(boxes: Sequence[Box]) -> Box:
@@ -61,7 +63,7 @@ def check_box(rng: random.Random, theme: Theme) -> Control:
             canvas.glyph("check", x + side / 2, y + side / 2, side * 0.8, ink, note=False)
         canvas.widget("check_box", box, on)
 
-    return Control(side, side, draw)
+    return Control(side, side, draw, on)
 
 
 def radio_button(rng: random.Random, theme: Theme, on: bool | None = None) -> Control:
@@ -81,7 +83,7 @@ def radio_button(rng: random.Random, theme: Theme, on: bool | None = None) -> Co
             canvas.rect(x + (side - dot) / 2, y + (side - dot) / 2, dot, dot, ink, dot / 2)
         canvas.widget("radio_group", box, is_on)
 
-    return Control(side, side, draw)
+    return Control(side, side, draw, is_on)
 
 
 def spinner(rng: random.Random, theme: Theme, text: str) -> Control:
@@ -183,7 +185,7 @@ def toggle(rng: random.Random, theme: Theme) -> Control:
     """A switch: the simulated phone's, or a track with the thumb inside it."""
     on, colour = rng.random() < 0.5, tint(rng, theme)
     if rng.random() < 0.4:
-        return Control(25, 14, lambda canvas, x, y: _phone_switch(canvas, x, y, on))
+        return Control(25, 14, lambda canvas, x, y: _phone_switch(canvas, x, y, on), on)
     tall, ratio, inset = rng.uniform(9, 17), rng.uniform(1.6, 2.0), rng.uniform(1, 2)
     wide = tall * ratio
     off, is_outlined = mix(theme.ink, theme.background, rng.uniform(0.5, 0.8)), rng.random() < 0.3
@@ -197,7 +199,7 @@ def toggle(rng: random.Random, theme: Theme) -> Control:
         canvas.rect(x + (wide - inset - side if on else inset), y + inset, side, side, thumb, side / 2)
         canvas.widget("switch", box, on)
 
-    return Control(wide, tall, draw)
+    return Control(wide, tall, draw, on)
 
 
 def polygon(canvas: Canvas, points: Sequence[tuple[float, float]], colour: Colour) -> Box:

@@ -1,13 +1,14 @@
-"""Words, icons and switches at random positions on a screen: an element's position does not predict its content."""
+"""Words, icons and controls at random positions on a screen, where a position does not predict its content, or in rows,
+where equal names and controls belong to the word beside them."""
 
 import random
 
 from shipped_weights.phone_vlm_tiny.settings import CollageRecipe
+from shipped_weights.screens.controls import check_box, radio_button, toggle
 from shipped_weights.screens.styles import any_colour, sample_style
-from vlm_agent.simulator.drawing.canvas import Canvas
+from vlm_agent.simulator.drawing.canvas import Box, Canvas
 from vlm_agent.simulator.drawing.glyphs import GLYPHS
 from vlm_agent.simulator.drawing.theme import mix
-from vlm_agent.simulator.drawing.widgets import switch
 from vlm_agent.simulator.words import APPS, STORE_APPS
 
 FEWEST, MOST = 8, 24
@@ -20,6 +21,9 @@ def collage(rng: random.Random, size: tuple[int, int], words: list[str], setting
     canvas = Canvas(size, sample_style(rng))
     for _ in range(rng.randint(0, 4)):
         _panel(canvas, rng)
+    if rng.random() < settings.rows:
+        _rows(canvas, rng, words, settings)
+        return canvas
     count = rng.randint(FEWEST, MOST)
     rows = max(8, -(-count // _COLUMNS) + 1)
     for place in rng.sample(range(rows * _COLUMNS), count):
@@ -33,6 +37,43 @@ def _panel(canvas: Canvas, rng: random.Random) -> None:
     colour = mix(canvas.theme.background, any_colour(rng, 0.9), rng.uniform(0, 0.25))
     x, y = rng.uniform(-20, canvas.w * 0.7), rng.uniform(0, canvas.h * 0.8)
     canvas.rect(x, y, rng.uniform(40, canvas.w), rng.uniform(20, 150), colour, rng.choice((0, 4, 12)))
+
+
+def _rows(canvas: Canvas, rng: random.Random, words: list[str], settings: CollageRecipe) -> None:
+    """Rows in one or two columns: a word after an icon or none, often a second line, and at the right end a control, or
+    a word or icon that other rows share."""
+    columns, high = rng.choice((1, 1, 2)), rng.uniform(24, 46)
+    wide, shared = canvas.w / columns, (rng.choice(words), rng.choice(tuple(GLYPHS)))
+    trail = rng.choice(("control", "word", "icon", "") if columns == 1 else ("control", "icon", ""))
+    lead = rng.random() < 0.6 and (columns == 1 or not trail)
+    for place in range(columns * int((canvas.h - 30) / high)):
+        x, y = 6 + place % columns * wide, 24 + (place // columns + 0.5) * high
+        ink = mix(canvas.theme.ink, any_colour(rng, 0.6), rng.choice((0, 0, 0.4)))
+        start = x + 26 * lead
+        if lead:
+            canvas.glyph(rng.choice(tuple(GLYPHS)), x + 10, y, 16, ink)
+        has_second_line = high > 32 and rng.random() < 0.4
+        lift = 6 if has_second_line else 0
+        label, room = rng.choice(words), x + wide - start - {"word": 52, "": 12}.get(trail, 38)
+        box = canvas.text(start, y - lift, label, 12, ink, rng.choice(("Regular", "Medium")), width=room)
+        if has_second_line:
+            canvas.text(start, y + 8, rng.choice(words), 9.5, canvas.theme.faint, width=room)
+        if trail == "control":
+            _control(canvas, rng, label, box, x + wide - 12, y)
+        elif trail and rng.random() < 0.8:
+            if trail == "word":
+                canvas.text(x + wide - 12, y, shared[0], 10.5, canvas.theme.accent, "Medium", 1.0, width=40)
+            else:
+                canvas.glyph(shared[1], x + wide - 20, y, 15, ink)
+
+
+def _control(canvas: Canvas, rng: random.Random, label: str, text: Box, right: float, y: float) -> None:
+    """A control of the label with the box `text`, with its right end at `right`, centred on `y`."""
+    control = rng.choice((toggle, toggle, check_box, radio_button))(rng, canvas.theme)
+    x, top = right - control.wide, y - control.tall / 2
+    control.draw(canvas, x, top)
+    box = (canvas.px(x), canvas.px(top), canvas.px(right), canvas.px(top + control.tall))
+    canvas.switch(label, bool(control.on), text, box)
 
 
 def _element(
@@ -56,10 +97,8 @@ def _element(
         canvas.text(x, y + rng.uniform(6, high - 6), text, size, ink, weight, width=width)
         return
     if chance < settings.text + settings.switch:
-        label, on = rng.choice(words), rng.random() < 0.5
-        middle = y + rng.uniform(8, high - 8)
-        box = canvas.text(x + 2, middle, label, 11, ink, width=wide - 32)
-        canvas.switch(label, on, box, switch(canvas, x + wide - 2, middle, on))
+        label, middle = rng.choice(words), y + rng.uniform(8, high - 8)
+        _control(canvas, rng, label, canvas.text(x + 2, middle, label, 11, ink, width=wide - 32), x + wide - 2, middle)
         return
     size = rng.uniform(18, min(34, high - 2))
     at = (x + size / 2 + rng.uniform(0, wide - size), y + size / 2 + rng.uniform(0, max(0.1, high - size)))

@@ -1,6 +1,7 @@
 """Walks that search and swipe before they tap: they leave the open app, close dialogs, and scroll to hidden elements.
 
-Their goals are partial instructions: they name the last step, typed text, and elements that a swipe brought into view.
+A seek walk does nothing else than swipe to one element and tap it. The goals of the others are partial instructions,
+which name the last step, typed text, and elements that a swipe brought into view.
 """
 
 import random
@@ -19,6 +20,7 @@ from shipped_weights.phone_vlm_tiny.drawn.instructed_walk import (
     tap_step,
     typed_text,
 )
+from shipped_weights.phone_vlm_tiny.drawn.screens import random_walk
 from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe, ExplorationWalkRecipe
 from vlm_agent.episodes import Action, Episode, Step
 from vlm_agent.simulator.apps.shop import product_names
@@ -50,6 +52,36 @@ def draw_exploration_walk(rng: random.Random, settings: DrawnRecipe) -> Episode:
     while steps[-1].action.name == "swipe":  # the goal does not name the purpose of these swipes
         end = replace(steps.pop(), action=Action.complete())
     return partial_instruction(names, [*steps, end], rng, walk)
+
+
+def draw_seek_walk(rng: random.Random, settings: DrawnRecipe) -> Episode:
+    """Swipes to one hidden element or tile of quick settings, and a tap on it. The goal names it alone."""
+    phone, texts = start_of_walk(rng, settings)
+    random_walk(phone, rng, texts, settings.random_walk)
+    phone.popup, phone.shade, phone.focus = None, False, None
+    phone.changed()
+    if rng.random() < settings.seek_walk.scrolled:
+        phone.perform(jittered_swipe(rng.choice(("up", "left")), phone.canvas(), None, rng))
+    steps: list[Step] = []
+    if rng.random() < settings.seek_walk.tile:
+        key = f"quick:{rng.choice(phone.quick)}"
+        steps.append(current_step(phone, jittered_swipe("shade", phone.canvas(), None, rng)))
+        phone.perform(steps[-1].action)
+    elif key := _hidden_key(phone, rng):
+        for _ in range(settings.exploration_walk.most_seek_swipes):
+            if (target := phone.canvas().hidden.get(key)) is None:
+                break
+            steps.append(current_step(phone, jittered_swipe(target.direction, phone.canvas(), target.y, rng)))
+            phone.perform(steps[-1].action)
+    found = [pair for pair in named_targets(phone.canvas()) if pair[0].key == key]
+    if not found or any(found[0][1].name == element.name for element in steps[0].elements):
+        return draw_seek_walk(rng, settings)
+    step = tap_step(*found[0], phone.canvas(), rng, settings.exploration_walk.app_by_name)
+    steps.append(current_step(phone, step.action))
+    phone.perform(step.action)
+    return partial_instruction(
+        [(step.words, True)], [*steps, current_step(phone, Action.complete())], rng, settings.instructed_walk
+    )
 
 
 def explore(
@@ -86,11 +118,9 @@ def _seek(
 
     Swipes sideways instead with probability 1 - `seek_hidden`, or if no target is hidden.
     """
-    candidates = sorted({(target.direction, key) for key, target in phone.canvas().hidden.items()})
-    if not candidates or rng.random() > settings.seek_hidden:
+    if not phone.canvas().hidden or rng.random() > settings.seek_hidden:
         return (yield from _swipe_sideways(phone, rng, settings))
-    direction = rng.choice(sorted({direction for direction, _ in candidates}))
-    key = rng.choice([key for towards, key in candidates if towards == direction])
+    key = _hidden_key(phone, rng)
     before = _names(phone)
     for _ in range(settings.most_seek_swipes):
         target = phone.canvas().hidden.get(key)
@@ -99,6 +129,15 @@ def _seek(
         yield WalkStep("", jittered_swipe(target.direction, phone.canvas(), target.y, rng))
     visible = named_targets(phone.canvas())
     return [pair for pair in visible if pair[0].key == key] or [pair for pair in visible if pair[1].name not in before]
+
+
+def _hidden_key(phone: SimulatedPhone, rng: random.Random) -> str:
+    """The key of a hidden target, with all directions equally likely; empty if no target is hidden."""
+    candidates = sorted({(target.direction, key) for key, target in phone.canvas().hidden.items()})
+    if not candidates:
+        return ""
+    direction = rng.choice(sorted({direction for direction, _ in candidates}))
+    return rng.choice([key for towards, key in candidates if towards == direction])
 
 
 def _swipe_sideways(

@@ -1,8 +1,8 @@
 """Walks over a simulated phone whose goal names their steps: all of them, or the last one and a few others.
 
 An instructed walk ("In turn: Search, type red lamp, enter, back") teaches an agent to find each named element on its
-screen. A partial instruction ("Open red lamp") names few of the steps, and the agent finds the others. No goal requires
-a choice that its words do not determine; such choices are learned from demonstrations.
+screen. A partial instruction ("Open: red lamp") names few of the steps, and the agent finds the others. No goal
+requires a choice that its words do not determine; such choices are learned from demonstrations.
 """
 
 import random
@@ -28,6 +28,7 @@ EMPTY_FIELD = ("Search", "Write")
 
 _DIRECTIONS = ("up", "up", "up", "down", "left", "right")
 _SYSTEM, _APP = "system:", "app:"
+# A colon follows the verb: without it "Open Notes" would be a goal of a task, perhaps of the test split.
 _VERBS, _JOINERS = ("Open", "Find", "Show", "Go to", "Look up", "Search for"), (" and ", ", ", " then ")
 _TEXTS = 20
 
@@ -91,6 +92,35 @@ def draw_partially_instructed_walk(rng: random.Random, settings: DrawnRecipe) ->
     return partial_instruction(names, steps, rng, walk)
 
 
+def draw_checked_walk(rng: random.Random, settings: DrawnRecipe) -> Episode:
+    """A walk after which the agent has to see whether its goal is reached: only the last action is to be learned.
+
+    It is `complete` after all steps, the last step where that is missing, or back after a tap on another element than
+    the goal names.
+    """
+    phone, texts = start_of_walk(rng, settings)
+    walk, check = settings.instructed_walk, settings.checked_walk
+    names: list[str] = []
+    steps: list[Step] = []
+    for _ in range(rng.randint(walk.least_steps, walk.most_steps)):
+        step = next_step(phone, rng, texts, walk)
+        others = [element.name for _, element in named_targets(phone.canvas()) if element.name != step.words]
+        front, pages = phone.front, len(phone.app(phone.front).routes)
+        names.append(step.words)
+        steps.append(current_step(phone, step.action))
+        phone.perform(step.action)
+    chance, is_of_taps = rng.random(), all(step.action.is_tap for step in steps)
+    is_deeper = front == "Launcher" != phone.front or (front == phone.front and pages < len(phone.app(front).routes))
+    if chance < check.other and steps[-1].action.is_tap and is_deeper and others:
+        names[-1] = rng.choice(others)
+        steps.append(current_step(phone, Action.press("back")))
+    elif chance > check.other + check.missing:
+        steps.append(current_step(phone, Action.complete()))
+    if is_of_taps and rng.random() < check.partial:
+        return partial_instruction([(words, False) for words in names], steps, rng, walk)
+    return _full_instruction("In turn", names, steps)
+
+
 def start_of_walk(rng: random.Random, settings: DrawnRecipe) -> tuple[SimulatedPhone, list[str]]:
     """A phone, at its home screen or with an app in the foreground, and texts to type on it."""
     size = sample_size(rng, settings.screens)
@@ -113,7 +143,7 @@ def partial_instruction(
     *earlier, (last, _) = names
     parts = [words for words, is_required in earlier if is_required or rng.random() < settings.partially_named]
     words = rng.choice(_JOINERS).join([*parts, last])
-    return Episode("", "", f"{rng.choice(_VERBS)} {words}", tuple(steps))
+    return Episode("", "", f"{rng.choice(_VERBS)}: {words}", tuple(steps))
 
 
 def next_step(

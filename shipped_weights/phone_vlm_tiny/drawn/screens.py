@@ -7,7 +7,7 @@ The seeds of these phones are 48 random bits, so none of them is a phone of a de
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,9 +17,13 @@ from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe, DrawnScreenReci
 from shipped_weights.screens.styles import SIZES, sample_style
 from vlm_agent.episodes import Action, Step, UiElement
 from vlm_agent.simulator import SimulatedPhone
+from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.drawing.glyphs import GLYPHS
 from vlm_agent.simulator.drawing.icons import element_type
 from vlm_agent.simulator.phone import random_popup
+
+YES, NO = "yes", "no"
+HOME = "home"
 
 _COLLAGE_WORDS, _WALK_WORDS = 60, 20
 _VOCABULARY_SCREENS = 100
@@ -30,14 +34,26 @@ _LISTED_TIMES = 50
 @dataclass(frozen=True)
 class DrawnScreen:
     """`step` holds the pixels (uint8 (height, width, 3), of any size in `SIZES`) and elements; its action is not a
-    target. `switches`: the state (on: True) of every labelled switch on the screen."""
+    target. `switches`: the state (on: True) of every labelled switch, tile or check box on the screen; `tabs`: whether
+    each tab is selected. `beyond`: the directions of swipes that bring more of a phone's page into view; None for a
+    screen without a page. `app`: the app in the foreground, empty where that is not visible. `marks`: a box named
+    `YES` or `NO` on each widget with a state."""
 
     step: Step
     switches: dict[str, bool]
+    tabs: dict[str, bool] = field(default_factory=dict)
+    beyond: frozenset[str] | None = None
+    app: str = ""
+    marks: tuple[UiElement, ...] = ()
 
     @property
     def elements(self) -> tuple[UiElement, ...]:
         return self.step.elements
+
+    @property
+    def marked_step(self) -> Step:
+        """The step with its marks among the elements, for labels of visual tokens."""
+        return replace(self.step, elements=(*self.elements, *self.marks))
 
 
 def draw_screen(rng: random.Random, settings: DrawnRecipe) -> DrawnScreen:
@@ -45,14 +61,34 @@ def draw_screen(rng: random.Random, settings: DrawnRecipe) -> DrawnScreen:
     size = sample_size(rng, settings.screens)
     if rng.random() < settings.screens.collage:
         words = [any_word(rng, settings.words) for _ in range(_COLLAGE_WORDS)]
-        canvas = collage(rng, size, words, settings.collage)
-    else:
-        phone = SimulatedPhone(rng.getrandbits(48), size, sample_style(rng))
-        words = [any_word(rng, settings.words) for _ in range(_WALK_WORDS)]
-        random_walk(phone, rng, words, settings.random_walk)
-        canvas = phone.canvas()
+        return _described(collage(rng, size, words, settings.collage))
+    phone = SimulatedPhone(rng.getrandbits(48), size, sample_style(rng))
+    words = [any_word(rng, settings.words) for _ in range(_WALK_WORDS)]
+    random_walk(phone, rng, words, settings.random_walk)
+    return screen_of(phone)
+
+
+def screen_of(phone: SimulatedPhone) -> DrawnScreen:
+    """The current screen of a phone."""
+    screen = _described(phone.canvas())
+    names = [element.name for element in screen.elements]
+    if phone.shade:
+        tiles = {name: phone.switches[name] for name in phone.quick if names.count(name) == 1}
+        return replace(screen, switches=tiles)
+    if phone.popup is not None:
+        return screen
+    beyond = frozenset(target.direction for target in phone.canvas().hidden.values())
+    return replace(screen, beyond=beyond, app="" if phone.focus else HOME if phone.at_home else phone.front)
+
+
+def _described(canvas: Canvas) -> DrawnScreen:
     step = Step(np.array(canvas.image), Action.complete(), canvas.elements(), "")
-    return DrawnScreen(step, canvas.states)
+    names = [element.name for element in step.elements]
+    tabs = {tab.label: tab.active for tab in canvas.tabs if names.count(tab.label) == 1}
+    switches = {label: on for label, on in canvas.states.items() if names.count(label) == 1}
+    widgets = [widget for widget in canvas.widgets() if widget.on is not None]
+    marks = tuple(UiElement(widget.box, YES if widget.on else NO) for widget in widgets)
+    return DrawnScreen(step, switches, tabs, marks=marks)
 
 
 def sample_size(rng: random.Random, settings: DrawnScreenRecipe) -> tuple[int, int]:
@@ -93,6 +129,7 @@ def vocabulary_texts(settings: DrawnRecipe) -> Iterator[str]:
     the train split and texts of drawn screens."""
     for word in (*phone_words(), *COMMON_WORDS):
         yield from [word, word.capitalize(), word.lower()] * _LISTED_TIMES
+    yield from [YES, NO, HOME] * _LISTED_TIMES
     yield from [element_type(glyph) for glyph in GLYPHS] * _LISTED_TIMES
     yield from train_goals()
     for number in range(_VOCABULARY_SCREENS):

@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 
-from shipped_weights.phone_vlm_tiny.drawn.instructed_walk import draw_instructed_walk
+from shipped_weights.phone_vlm_tiny.drawn.exploration_walk import draw_seek_walk
+from shipped_weights.phone_vlm_tiny.drawn.instructed_walk import draw_checked_walk, draw_instructed_walk
 from shipped_weights.phone_vlm_tiny.drawn.screens import DrawnScreen, draw_screen
-from shipped_weights.phone_vlm_tiny.lessons import Lessons, absent_name, text_to_copy, uniquely_named
+from shipped_weights.phone_vlm_tiny.lessons import Lessons, absent_name, alike, text_to_copy, uniquely_named
 from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe
 from vlm_agent.agents.decoding.greedy import Limits, answer_sentences, most_likely
 from vlm_agent.agents.vlm.agent import VlmAgent
-from vlm_agent.episodes import ACTION_NAMES, Action, UiElement
+from vlm_agent.episodes import ACTION_NAMES, Action, Episode, UiElement
 from vlm_agent.evaluation.scoring.measures import wilson
 from vlm_agent.evaluation.scoring.strict import strictly_match
 from vlm_agent.sentences import Sentence
@@ -63,8 +64,19 @@ def questions_about(lessons: Lessons, screen: DrawnScreen, rng: random.Random) -
     for task, form, choose in _TASKS:
         subject = choose(screen, rng)
         if subject is not None:
-            element = subject if isinstance(subject, UiElement) and form != "read" else None
+            element = _tapped(form, screen, subject)
             yield Question(task, screen, lessons.question(form, screen, subject), element)
+
+
+def _tapped(form: str, screen: DrawnScreen, subject: Any) -> UiElement | None:
+    """The element whose tap is the answer."""
+    if form in ("find", "find_goal"):
+        return subject
+    if form in ("alike", "alike_goal"):
+        return subject[0]
+    if form == "state_goal" and not subject[1]:
+        return next(element for element in screen.elements if element.name == subject[0])
+    return None
 
 
 def _one(candidates: Sequence, rng: random.Random) -> Any:
@@ -86,6 +98,25 @@ def _copy(screen: DrawnScreen, rng: random.Random) -> str:
     return text_to_copy(rng, _SETTINGS.words)
 
 
+def _alike(screen: DrawnScreen, rng: random.Random) -> tuple[UiElement, UiElement] | None:
+    return _one(alike(screen.elements), rng)
+
+
+def _state(states: Callable[[DrawnScreen], dict[str, bool]]) -> Callable[[DrawnScreen, random.Random], Any]:
+    """A state is drawn first, and then one of the labels in it, because few of many tabs are selected."""
+
+    def choose(screen: DrawnScreen, rng: random.Random) -> tuple[str, bool] | None:
+        on, pairs = rng.random() < 0.5, list(states(screen).items())
+        return _one([pair for pair in pairs if pair[1] == on] or pairs, rng)
+
+    return choose
+
+
+def _text_in_field(screen: DrawnScreen, rng: random.Random) -> tuple[str, str] | None:
+    element = _one(nameable(screen.elements), rng)
+    return None if element is None else (element.name, _copy(screen, rng))
+
+
 _TASKS: tuple[tuple[str, str, Callable[[DrawnScreen, random.Random], Any]], ...] = (
     ("word: name → tap", "find", _element(lambda element: bool(element.text))),
     ("icon: name → tap", "find", _element(lambda element: not element.text)),
@@ -93,10 +124,17 @@ _TASKS: tuple[tuple[str, str, Callable[[DrawnScreen, random.Random], Any]], ...]
     ("place → word", "read", _element(lambda element: bool(element.text) and " " not in element.text)),
     ("place → line", "read", _element(lambda element: " " in element.text)),
     ("place → icon", "read", _element(lambda element: not element.text)),
-    ("is this switch on", "switch", lambda screen, rng: _one(list(screen.switches.items()), rng)),
+    ("which of two alike", "alike", _alike),
+    ("goal: which of two alike", "alike_goal", _alike),
+    ("is this switch on", "state", _state(lambda screen: screen.switches)),
+    ("is this tab selected", "state", _state(lambda screen: screen.tabs)),
+    ("goal: done, or tap", "state_goal", _state(lambda screen: screen.switches | screen.tabs)),
+    ("ways to scroll", "beyond", lambda screen, rng: screen.beyond),
+    ("which app", "app", lambda screen, rng: screen.app or None),
     ("which is not here", "absent", _absent),
     ("copy a text", "type", _copy),
     ("goal: copy a text", "type_goal", _copy),
+    ("goal: copy a text for a field", "type_in_goal", _text_in_field),
 )
 """(name in reports, form in `Lessons`, how the subject is chosen)."""
 
@@ -133,20 +171,32 @@ def accuracy_by_task(results: Sequence[QuestionResult]) -> dict[str, dict]:
     return {task: _accuracy(verdicts) for task, verdicts in by_task.items() if verdicts}
 
 
+_WALKS: dict[str, tuple[Callable[[random.Random, DrawnRecipe], Episode], bool]] = {
+    "instructed walk": (draw_instructed_walk, False),
+    "seek walk": (draw_seek_walk, False),
+    "checked walk": (draw_checked_walk, True),
+}
+"""Kind of walk → (how it is drawn, whether its last step alone is judged)."""
+
+
 def walk_accuracy(agent: VlmAgent, walks: int, seed: int = 0) -> dict[str, dict]:
-    """`accuracy_by_task` of the steps of held-out instructed walks, by action type and over all, given the gold
+    """`accuracy_by_task` of the steps of held-out walks, by kind of walk and action type and over all, given the gold
     history.
 
     A step is correct by the strict score: the same element, the same direction, exactly the same text.
     """
-    verdicts: dict[str, list[bool]] = {name: [] for name in (*ACTION_NAMES, "all steps")}
-    for number in range(walks):
-        walk = draw_instructed_walk(random.Random(f"exam {seed}/{number}"), _SETTINGS)
-        for step, answer in zip(walk.steps, agent.answer_episode(walk), strict=True):
-            verdict = strictly_match(step.action, answer.action, step.elements)
-            verdicts[step.action.name].append(verdict)
-            verdicts["all steps"].append(verdict)
-    return {f"instructed walk: {name}": _accuracy(one) for name, one in verdicts.items() if one}
+    verdicts: dict[str, list[bool]] = {}
+    for kind, (draw, is_checked) in _WALKS.items():
+        names = [f"{kind}: {name}" for name in (*ACTION_NAMES, "all steps")]
+        verdicts |= {name: [] for name in names}
+        for number in range(walks):
+            walk = draw(random.Random(f"exam {seed}/{number}"), _SETTINGS)
+            pairs = list(zip(walk.steps, agent.answer_episode(walk), strict=True))
+            for step, answer in pairs[-1:] if is_checked else pairs:
+                verdict = strictly_match(step.action, answer.action, step.elements)
+                verdicts[f"{kind}: {step.action.name}"].append(verdict)
+                verdicts[f"{kind}: all steps"].append(verdict)
+    return {name: _accuracy(one) for name, one in verdicts.items() if one}
 
 
 def _accuracy(verdicts: Sequence[bool]) -> dict:

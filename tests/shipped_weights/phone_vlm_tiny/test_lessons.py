@@ -8,7 +8,7 @@ import pytest
 from helpers import tiny
 
 from shipped_weights.phone_vlm_tiny.drawn.screens import DrawnScreen
-from shipped_weights.phone_vlm_tiny.lessons import TASKS, Lessons, absent_name, uniquely_named
+from shipped_weights.phone_vlm_tiny.lessons import GOAL_TASKS, TASKS, Lessons, absent_name, alike, uniquely_named
 from vlm_agent.episodes import ACTION_NAMES, UiElement
 from vlm_agent.sentences import IGNORED, NO_ACTION
 
@@ -51,7 +51,7 @@ def test_elements_are_asked_by_name_and_by_place(asked):
 
 def test_a_switch_is_on_or_off(asked):
     assert ("\nIs Wi-Fi on=", "yes") in asked
-    off = LESSONS.question("switch", SCREEN, ("Wi-Fi", False))
+    off = LESSONS.question("state", SCREEN, ("Wi-Fi", False))
     assert spans(off) == [("\nIs Wi-Fi on=", "no")]
 
 
@@ -101,22 +101,31 @@ def test_a_goal_comes_first_and_has_a_screen_for_each_of_its_parts():
     for seed in range(60):
         sentence, screens = LESSONS.goal_first(lambda: SCREEN, random.Random(seed))
         (first, _), *_ = answers = spans(sentence)
-        goal = re.match(r"Goal: (Find|Type) (.*)\n", first.replace("<s>", ""))
+        goal = re.match(r"Goal: (Find|Type|In|On:) (.*)\n", first.replace("<s>", ""))
         assert goal, first
+        kinds = {kind for kind in sentence.kinds if kind != NO_ACTION}
+        if goal[1] == "On:":
+            assert [answer for _, answer in answers] == ["complete"]
+            continue
         if goal[1] == "Find":
             names = goal[2].split(", ")
             assert len(names) == len(screens) == len(sentence.screens) == len(answers)
             assert [answer for _, answer in answers] == [PLACES.get(name, "impossible") for name in names]
             seen |= {PLACES.get(name, "impossible") for name in names}
-        kinds = {kind for kind in sentence.kinds if kind != NO_ACTION}
         assert {ACTION_NAMES[kind] for kind in kinds} <= {"tap", "type", "impossible"}
     assert seen == {*PLACES.values(), "impossible"}
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", [*TASKS, *GOAL_TASKS])
 def test_every_task_has_single_questions(task):
     about = {
-        "switch": ("Wi-Fi", True),
+        "state": ("Wi-Fi", True),
+        "state_goal": ("Wi-Fi", False),
+        "beyond": {"left", "up"},
+        "app": "Settings",
+        "alike": STEP.elements[:2],
+        "alike_goal": STEP.elements[:2],
+        "type_in_goal": ("Wi-Fi", "red lamp"),
         "absent": absent_name(STEP.elements, random.Random(0)),
         "type": "red lamp",
         "type_goal": "red lamp",
@@ -126,7 +135,13 @@ def test_every_task_has_single_questions(task):
     expected_question, expected = {
         "find": ("\nWi-Fi=", place),
         "read": (f"\n{place}=", "Wi-Fi"),
-        "switch": ("\nIs Wi-Fi on=", "yes"),
+        "state": ("\nIs Wi-Fi on=", "yes"),
+        "state_goal": ("Goal: On: Wi-Fi\n\nAction: ", place),
+        "beyond": ("\nMore=", "up, left"),
+        "app": ("\nApp=", "Settings"),
+        "alike": (f"\nWi-Fi beside {STEP.elements[1].name}=", place),
+        "alike_goal": (f"Goal: Find Wi-Fi beside {STEP.elements[1].name}\n\nAction: ", place),
+        "type_in_goal": ("Goal: In Wi-Fi type red lamp\n\nAction: ", 'Input text "red lamp"'),
         "absent": ("\nNot here of ", None),
         "type": ("\nType red lamp=", 'Input text "red lamp"'),
         "find_goal": ("Goal: Find Wi-Fi\n\nAction: ", place),
@@ -154,4 +169,44 @@ def test_names_with_commas_are_not_listed():
         assert "Monday, 3" not in absent_name(dated, random.Random(seed))[0]
         sentence, screens = LESSONS.goal_first(lambda: screen, random.Random(seed))
         (prompt, _), *_ = spans(sentence)
-        assert "Find" not in prompt or len(prompt.split("\n")[0].split(", ")) == len(screens)
+        assert not prompt.removeprefix("<s>").startswith("Goal: Find") or len(prompt.split("\n")[0].split(", ")) == len(
+            screens
+        )
+
+
+ROWS = tuple(
+    UiElement((top, left, 0.04, 0.2), name)
+    for top, left, name in (
+        (0.1, 0.1, "Tea"),
+        (0.11, 0.7, "Add"),
+        (0.3, 0.1, "Milk"),
+        (0.3, 0.7, "Add"),
+        (0.5, 0.1, "Rice"),
+        (0.5, 0.4, "Add"),
+        (0.5, 0.7, "Add"),
+    )
+)
+
+
+def test_of_equal_names_the_one_beside_a_unique_name_is_asked_for():
+    assert alike(ROWS) == [(ROWS[1], ROWS[0]), (ROWS[3], ROWS[2])], "two are beside Rice"
+    assert alike(ROWS[:2]) == []
+
+
+def test_what_a_screen_lacks_is_not_asked_and_the_rest_with_its_probability():
+    plain = {question for seed in range(60) for question, _ in spans(LESSONS.dense(SCREEN, random.Random(seed)))}
+    assert not any(question.startswith(("\nMore", "\nApp")) or " beside " in question for question in plain)
+    full = DrawnScreen(replace(STEP, elements=ROWS), {}, {"Tea": True, "Milk": False}, frozenset(), "Shop")
+    asked = {pair for seed in range(60) for pair in spans(LESSONS.dense(full, random.Random(seed)))}
+    assert {("\nMore=", "none"), ("\nApp=", "Shop"), ("\nIs Tea on=", "yes"), ("\nIs Milk on=", "no")} <= asked
+    assert any(question == "\nAdd beside Milk=" for question, _ in asked)
+
+
+def test_on_and_off_are_asked_in_turn_where_a_screen_has_both():
+    tabs = {f"tab {number}": number == 0 for number in range(5)}
+    screen = DrawnScreen(STEP, {}, tabs)
+    for seed in range(20):
+        answers = [
+            answer for question, answer in spans(LESSONS.dense(screen, random.Random(seed))) if " on=" in question
+        ]
+        assert len(answers) < 2 or set(answers) == {"yes", "no"}

@@ -6,9 +6,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from shipped_weights.phone_vlm_tiny.drawn.exploration_walk import draw_exploration_walk
-from shipped_weights.phone_vlm_tiny.drawn.instructed_walk import draw_instructed_walk, draw_partially_instructed_walk
-from shipped_weights.phone_vlm_tiny.drawn.screens import draw_screen, vocabulary_texts
+from shipped_weights.phone_vlm_tiny.drawn.exploration_walk import draw_exploration_walk, draw_seek_walk
+from shipped_weights.phone_vlm_tiny.drawn.instructed_walk import (
+    draw_checked_walk,
+    draw_instructed_walk,
+    draw_partially_instructed_walk,
+)
+from shipped_weights.phone_vlm_tiny.drawn.screens import HOME, NO, YES, draw_screen, vocabulary_texts
 from shipped_weights.phone_vlm_tiny.drawn.words import any_word, phone_words, train_goals
 from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe
 from shipped_weights.screens.styles import SIZES
@@ -38,6 +42,53 @@ def test_screens_have_every_size_and_elements_with_names():
     assert {screen.step.screenshot.shape[:2] for screen in screens} == set(SIZES)
     assert np.mean([len(screen.step.elements) for screen in screens]) > 10
     assert any(screen.switches for screen in screens)
+
+
+def test_screens_tell_their_states_what_lies_beyond_and_their_app():
+    screens = [drawn(seed) for seed in range(150)]
+    states = [state for screen in screens for state in screen.switches.items()]
+    assert 0.35 < np.mean([on for _, on in states]) < 0.65
+    for screen in screens:
+        names = [element.name for element in screen.elements]
+        assert all(names.count(label) == 1 for label in (*screen.switches, *screen.tabs))
+        assert sum(screen.tabs.values()) <= 1
+        marked = screen.marked_step.elements[len(names) :]
+        assert {mark.name for mark in marked} <= {YES, NO}
+        assert len(marked) >= len(screen.switches)
+    assert {direction for screen in screens for direction in screen.beyond or ()} == {"up", "down", "left", "right"}
+    assert {HOME, "Shop"} <= {screen.app for screen in screens}
+    assert any(screen.beyond == frozenset() for screen in screens)
+
+
+def test_a_seek_walk_swipes_to_an_element_that_its_start_does_not_show_and_taps_it():
+    swipes = set()
+    for seed in range(40):
+        *steps, found, end = draw_seek_walk(random.Random(seed), SETTINGS).steps
+        assert {step.action.name for step in steps} == {"swipe"}
+        assert (found.action.is_tap, end.action) == (True, Action.complete())
+        touched = element_at(found.elements, found.action.touch_yx)
+        assert touched.name not in {element.name for element in steps[0].elements}
+        swipes |= {step.action.direction for step in steps}
+    assert swipes == {"up", "down", "left", "right"}
+
+
+def test_a_checked_walk_ends_with_complete_only_after_all_that_its_goal_names():
+    ends = []
+    for seed in range(80):
+        walk = draw_checked_walk(random.Random(seed), SETTINGS)
+        action, named = walk.steps[-1].action, walk.goal.partition(": ")[2].split(", ")
+        ends.append(action.name)
+        if walk.goal.startswith("In turn"):
+            assert len(named) == len(walk) - (action == Action.complete() or _undoes(walk))
+        if _undoes(walk):
+            touched = element_at(walk.steps[-2].elements, walk.steps[-2].action.touch_yx)
+            assert not walk.goal.endswith((" " + touched.name, f":{touched.name}"))
+    assert 15 < ends.count("complete") < 45
+    assert {"tap", "back", "type"} < set(ends)
+
+
+def _undoes(walk) -> bool:
+    return walk.steps[-1].action == Action.press("back") and not walk.goal.endswith("back")
 
 
 def test_an_instructed_walk_names_every_step_and_ends_after_the_last():
@@ -155,6 +206,15 @@ def test_vocabulary_goals_are_those_of_the_train_split():
     tasks = [sample_task(SUBSETS[number % len(SUBSETS)], "train", number) for number in range(100)]
     assert goals[:100] == tuple(task.goal for task in tasks)
     assert {split_of(task.instance) for task in tasks} == {"train"}
+
+
+def test_no_walk_has_a_goal_of_a_task():
+    """Whatever its split: "Open Notes" may be a goal of a task, "Open: Notes" is none."""
+    tasks = {sample_task(SUBSETS[number % 5], ("train", "test")[number % 2], number).goal for number in range(4000)}
+    draws = (draw_seek_walk, draw_checked_walk, draw_exploration_walk, draw_partially_instructed_walk)
+    goals = {draw(random.Random(seed), SETTINGS).goal for draw in draws for seed in range(50)}
+    assert {goal.casefold() for goal in goals}.isdisjoint(task.casefold() for task in tasks)
+    assert all(": " in goal for goal in goals)
 
 
 @pytest.mark.parametrize("word", ["Settings", "Bluetooth", "headphones", "Megamart", "ICON_THREE_DOTS"])
