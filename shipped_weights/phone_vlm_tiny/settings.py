@@ -36,10 +36,11 @@ class WordRecipe(Section):
 
 
 class CollageRecipe(Section):
-    """`rows`: collages in rows. Elements of the others: a text, a labelled control, an app icon, else a plain icon.
-    `second_word`: texts of two words."""
+    """`rows`: collages in rows; `tabs`: those with a line of tabs above. Elements of the others: a text, a labelled
+    control, an app icon, else a plain icon. `second_word`: texts of two words."""
 
     rows: Probability = 0.4
+    tabs: Probability = 0.5
     text: Probability = 0.45
     switch: Probability = 0.15
     app_icon: Probability = 0.2

@@ -13,6 +13,7 @@ from vlm_agent.simulator.words import APPS, STORE_APPS
 
 FEWEST, MOST = 8, 24
 _COLUMNS = 3
+_TABS = 30
 _CATALOGUE = tuple({**APPS, **STORE_APPS}.items())
 
 
@@ -22,7 +23,9 @@ def collage(rng: random.Random, size: tuple[int, int], words: list[str], setting
     for _ in range(rng.randint(0, 4)):
         _panel(canvas, rng)
     if rng.random() < settings.rows:
-        _rows(canvas, rng, words, settings)
+        _rows(canvas, rng, words)
+        if rng.random() < settings.tabs:
+            _tabs(canvas, rng, words)
         return canvas
     count = rng.randint(FEWEST, MOST)
     rows = max(8, -(-count // _COLUMNS) + 1)
@@ -39,15 +42,15 @@ def _panel(canvas: Canvas, rng: random.Random) -> None:
     canvas.rect(x, y, rng.uniform(40, canvas.w), rng.uniform(20, 150), colour, rng.choice((0, 4, 12)))
 
 
-def _rows(canvas: Canvas, rng: random.Random, words: list[str], settings: CollageRecipe) -> None:
+def _rows(canvas: Canvas, rng: random.Random, words: list[str]) -> None:
     """Rows in one or two columns: a word after an icon or none, often a second line, and at the right end a control, or
     a word or icon that other rows share."""
     columns, high = rng.choice((1, 1, 2)), rng.uniform(24, 46)
     wide, shared = canvas.w / columns, (rng.choice(words), rng.choice(tuple(GLYPHS)))
     trail = rng.choice(("control", "word", "icon", "") if columns == 1 else ("control", "icon", ""))
     lead = rng.random() < 0.6 and (columns == 1 or not trail)
-    for place in range(columns * int((canvas.h - 30) / high)):
-        x, y = 6 + place % columns * wide, 24 + (place // columns + 0.5) * high
+    for place in range(columns * int((canvas.h - _TABS) / high)):
+        x, y = 6 + place % columns * wide, _TABS + (place // columns + 0.5) * high
         ink = mix(canvas.theme.ink, any_colour(rng, 0.6), rng.choice((0, 0, 0.4)))
         start = x + 26 * lead
         if lead:
@@ -65,6 +68,22 @@ def _rows(canvas: Canvas, rng: random.Random, words: list[str], settings: Collag
                 canvas.text(x + wide - 12, y, shared[0], 10.5, canvas.theme.accent, "Medium", 1.0, width=40)
             else:
                 canvas.glyph(shared[1], x + wide - 20, y, 15, ink)
+
+
+def _tabs(canvas: Canvas, rng: random.Random, words: list[str]) -> None:
+    """A line of tabs at the top. A bar below the selected one, a disc behind it or its colour alone marks it."""
+    labels = [rng.choice(words) for _ in range(rng.choice((2, 3, 3, 4)))]
+    theme, mark = canvas.theme, rng.choice(("bar", "disc", ""))
+    wide, selected = canvas.w / len(labels), rng.randrange(len(labels))
+    for index, label in enumerate(labels):
+        is_selected, x = index == selected, index * wide
+        if is_selected and mark == "disc":
+            canvas.rect(x + 4, 3, wide - 8, _TABS - 6, mix(theme.background, theme.accent, 0.3), 10)
+        if is_selected and mark == "bar":
+            canvas.rect(x + 6, _TABS - 3, wide - 12, 2.5, theme.accent)
+        ink = theme.ink if mark == "disc" and is_selected else theme.accent if is_selected else theme.faint
+        box = canvas.text(x + wide / 2, _TABS / 2, label, 10.5, ink, "Medium", 0.5, width=wide - 8)
+        canvas.tab(label, box, is_selected)
 
 
 def _control(canvas: Canvas, rng: random.Random, label: str, text: Box, right: float, y: float) -> None:

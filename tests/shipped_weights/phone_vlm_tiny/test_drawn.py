@@ -39,9 +39,9 @@ from vlm_agent.training.train import train
 WORDS = tiny.tokenizer()
 FOLDER = Path(data.__file__).parent
 GOLDEN = (
-    "d75943941cf486dfe5ae0cd90fecd6ed10b98f09e87da5c5e559ca4a878dacd7",
-    "a57c54315a9724af0ada3e53446c65a3b1500ca2a9b23779f018c8b4ec8aba5f",
-    "784e3964febe0a7056df986c13c0362242534ac74408e6840f9e341612aef36e",
+    "d3bb3e31421deef96ed97d614589aea9667b8999002ac13a07d048526dd7e92b",
+    "a9bf2776048bd907da6b093d31e91c1c1eace3f8a0a99c81f8e8863ab7c58b41",
+    "6527f19077689147144add25fb1dbfb2a9fc295316ba9899e18311e0ef529224",
 )
 SETTINGS = DrawnRecipe(items=4, dense=0.1, instructed_walks=1, exploration_walks=1)
 WRITER = DrawnLessons(tiny.sentences(WORDS), SETTINGS, 40, tiny.GRID)
