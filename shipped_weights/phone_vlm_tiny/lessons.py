@@ -78,6 +78,7 @@ class Lessons(ElementSentences):
         pairs = alike(elements)
         others: list[tuple[float, list[Callable[[], list[Segment]]]]] = [
             (odds.states, [partial(self.state, state) for state in states]),
+            (odds.states, [partial(self.read, mark) for mark in rng.sample(screen.marks, min(2, len(screen.marks)))]),
             (odds.beyond, [] if screen.beyond is None else [partial(self.beyond, screen.beyond)]),
             (odds.app, [partial(self.app, screen.app)] if screen.app else []),
             (odds.alike, [partial(self.alike, pair) for pair in rng.sample(pairs, min(3, len(pairs)))]),

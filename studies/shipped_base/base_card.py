@@ -5,7 +5,7 @@
     python -m studies.shipped_base.base_card --runs PART_1 PART_2 PART_3 --figures part_1.txt part_2.txt part_3.txt \
         --output DIR --picture answers.png --real-picture real.png --hardware "2 CPU cores with AVX2" [--note TEXT]
 
-Each run continues the one before it, on two processes; the weights of the last one are published. `--figures`: the
+Each run continues the one before it; the weights of the last one are published. One run is enough. `--figures`: the
 output of `phone_vlm.py` for each run. Prints the sha256 of the weights.
 """
 
@@ -34,7 +34,6 @@ CURVES = {
 """Name of a curve → (key in the log, colour)."""
 
 WIDTH, HEIGHT, MARGIN, TICK = 720, 300, 44, 1000
-PROCESSES = 2  # stated in the card
 
 
 def main() -> None:
@@ -97,6 +96,7 @@ class Part:
     torch: str
     steps: int
     seconds: float
+    lessons: str
     digest: str
     log: list[dict]
 
@@ -110,14 +110,13 @@ class Part:
             torch=record["versions"]["torch"],
             steps=record["figures"]["steps"],
             seconds=record["figures"]["seconds"],
+            lessons=record["figures"]["reads"].partition(" on ")[0],
             digest=hashlib.sha256((run / MODEL_FOLDER / WEIGHTS).read_bytes()).hexdigest(),
             log=read_progress(run / PROGRESS),
         )
 
     def row(self, number: int) -> str:
-        training = self.recipe.training
-        lessons = PROCESSES * training.batch_size * training.accumulation
-        did = f"{self.steps:,} steps of {lessons} lessons, {self.seconds / 60:.0f} minutes"
+        did = f"{self.lessons} in {self.steps:,} steps, {self.seconds / 60:.0f} minutes"
         return f"| part {number} | `{self.file}`: commit `{self.commit}`, {did}; weights `{self.digest}` |"
 
 

@@ -124,6 +124,7 @@ _TASKS: tuple[tuple[str, str, Callable[[DrawnScreen, random.Random], Any]], ...]
     ("place → word", "read", _element(lambda element: bool(element.text) and " " not in element.text)),
     ("place → line", "read", _element(lambda element: " " in element.text)),
     ("place → icon", "read", _element(lambda element: not element.text)),
+    ("place → state", "read", lambda screen, rng: _one(screen.marks, rng)),
     ("which of two alike", "alike", _alike),
     ("goal: which of two alike", "alike_goal", _alike),
     ("is this switch on", "state", _state(lambda screen: screen.switches)),

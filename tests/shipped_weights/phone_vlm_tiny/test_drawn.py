@@ -39,9 +39,9 @@ from vlm_agent.training.train import train
 WORDS = tiny.tokenizer()
 FOLDER = Path(data.__file__).parent
 GOLDEN = (
-    "d3bb3e31421deef96ed97d614589aea9667b8999002ac13a07d048526dd7e92b",
-    "a9bf2776048bd907da6b093d31e91c1c1eace3f8a0a99c81f8e8863ab7c58b41",
-    "6527f19077689147144add25fb1dbfb2a9fc295316ba9899e18311e0ef529224",
+    "81407212f3c3eb07b334868617c1f4496c42c2eba6823b837bff2274da4fa700",
+    "0451a854994e43047f80dcb42ab07b106111efd30eb9f8a9ac91071a6ff2b8c1",
+    "3a3424623766e4a142b92032aca440f76d8f775786b4c23f7cf5c06bb2fccfae",
 )
 SETTINGS = DrawnRecipe(items=4, dense=0.1, instructed_walks=1, exploration_walks=1)
 WRITER = DrawnLessons(tiny.sentences(WORDS), SETTINGS, 40, tiny.GRID)

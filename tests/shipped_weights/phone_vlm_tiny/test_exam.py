@@ -33,7 +33,12 @@ LESSONS = Lessons(SENTENCES)
 STEP = tiny.episode().steps[0]
 TWINS = (UiElement((0.2, 0.7, 0.05, 0.1), "Add"), UiElement((0.6, 0.7, 0.05, 0.1), "Add"))
 SCREEN = DrawnScreen(
-    replace(STEP, elements=(*STEP.elements, *TWINS)), {"Wi-Fi": True}, {"Wi-Fi": False}, frozenset({"up"}), "Shop"
+    replace(STEP, elements=(*STEP.elements, *TWINS)),
+    {"Wi-Fi": True},
+    {"Wi-Fi": False},
+    frozenset({"up"}),
+    "Shop",
+    TWINS[:1],
 )
 
 

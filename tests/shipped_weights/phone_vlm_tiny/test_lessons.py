@@ -186,6 +186,7 @@ ROWS = tuple(
         (0.5, 0.7, "Add"),
     )
 )
+MARK = UiElement((0.8, 0.8, 0.05, 0.1), "yes")
 
 
 def test_of_equal_names_the_one_beside_a_unique_name_is_asked_for():
@@ -196,9 +197,10 @@ def test_of_equal_names_the_one_beside_a_unique_name_is_asked_for():
 def test_what_a_screen_lacks_is_not_asked_and_the_rest_with_its_probability():
     plain = {question for seed in range(60) for question, _ in spans(LESSONS.dense(SCREEN, random.Random(seed)))}
     assert not any(question.startswith(("\nMore", "\nApp")) or " beside " in question for question in plain)
-    full = DrawnScreen(replace(STEP, elements=ROWS), {}, {"Tea": True, "Milk": False}, frozenset(), "Shop")
+    full = DrawnScreen(replace(STEP, elements=ROWS), {}, {"Tea": True, "Milk": False}, frozenset(), "Shop", (MARK,))
     asked = {pair for seed in range(60) for pair in spans(LESSONS.dense(full, random.Random(seed)))}
     assert {("\nMore=", "none"), ("\nApp=", "Shop"), ("\nIs Tea on=", "yes"), ("\nIs Milk on=", "no")} <= asked
+    assert (f"\n{LESSONS.place(MARK)}=", "yes") in asked
     assert any(question == "\nAdd beside Milk=" for question, _ in asked)
 
 
