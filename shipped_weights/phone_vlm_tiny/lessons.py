@@ -33,6 +33,7 @@ LIST = "\nList"
 STATE = "\nIs {name} on"
 BEYOND = "\nMore"
 APP = "\nApp"
+CONTROL = "switch"
 BESIDE = "{name} beside {other}"
 ABSENT = "\nNot here of {names}"
 TYPE = "\nType {text}"
@@ -81,6 +82,7 @@ class Lessons(ElementSentences):
             (odds.states, [partial(self.read, mark) for mark in rng.sample(screen.marks, min(2, len(screen.marks)))]),
             (odds.beyond, [] if screen.beyond is None else [partial(self.beyond, screen.beyond)]),
             (odds.app, [partial(self.app, screen.app)] if screen.app else []),
+            (odds.states, [partial(self.alike, pair) for pair in controls(screen)[:3]]),
             (odds.alike, [partial(self.alike, pair) for pair in rng.sample(pairs, min(3, len(pairs)))]),
         ]
         questions += [ask for chance, asks in others for ask in asks if rng.random() < chance]
@@ -252,6 +254,18 @@ def alike(elements: Sequence[UiElement]) -> list[tuple[UiElement, UiElement]]:
         if id(other) in unique:
             beside = [one for one in shared if _in_one_row(one, other)]
             pairs += [(one, other) for one in beside if sum(two.name == one.name for two in beside) == 1]
+    return pairs
+
+
+def controls(screen: DrawnScreen) -> list[tuple[UiElement, UiElement]]:
+    """(control, its label): the nearest control in the row of a label, to its right, under the name `CONTROL`."""
+    pairs = []
+    for label in screen.elements:
+        _, x = place_of(label)
+        row = [mark for mark in screen.marks if _in_one_row(mark, label) and place_of(mark)[1] > x]
+        if label.name in screen.switches and row:
+            nearest = min(row, key=lambda mark: place_of(mark)[1])
+            pairs.append((replace(nearest, text=CONTROL), label))
     return pairs
 
 

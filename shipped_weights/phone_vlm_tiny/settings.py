@@ -160,9 +160,9 @@ class LessonRecipe(Section):
     """Questions of lessons (`lessons.py`), for screens that have their subject.
 
     About whole screens: `listing` lists the elements in place of single questions. `absent_name` asks which name is not
-    on the screen, `states` which switches are on and which tabs selected, by their labels and by places, `beyond` which
-    ways it scrolls, `app` which app it shows; `alike`: of the elements that share their name, those that are asked by
-    the name beside them.
+    on the screen, `states` which switches are on and which tabs selected, by their labels and by places, and where
+    switches are, `beyond` which ways it scrolls, `app` which app it shows; `alike`: of the elements that share their
+    name, those that are asked by the name beside them.
 
     Goals before the screen: `copy_text` is a text to type, `state` a switch or tab to be on; the others name one to
     `most_screens` elements, `absent` of them not on their screen, `beside` of them by the name beside them.

@@ -15,7 +15,7 @@ import torch
 from shipped_weights.phone_vlm_tiny.drawn.exploration_walk import draw_seek_walk
 from shipped_weights.phone_vlm_tiny.drawn.instructed_walk import draw_checked_walk, draw_instructed_walk
 from shipped_weights.phone_vlm_tiny.drawn.screens import DrawnScreen, draw_screen
-from shipped_weights.phone_vlm_tiny.lessons import Lessons, absent_name, alike, text_to_copy, uniquely_named
+from shipped_weights.phone_vlm_tiny.lessons import Lessons, absent_name, alike, controls, text_to_copy, uniquely_named
 from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe
 from vlm_agent.agents.decoding.greedy import Limits, answer_sentences, most_likely
 from vlm_agent.agents.vlm.agent import VlmAgent
@@ -127,6 +127,7 @@ _TASKS: tuple[tuple[str, str, Callable[[DrawnScreen, random.Random], Any]], ...]
     ("place → state", "read", lambda screen, rng: _one(screen.marks, rng)),
     ("which of two alike", "alike", _alike),
     ("goal: which of two alike", "alike_goal", _alike),
+    ("switch: label → tap", "alike", lambda screen, rng: _one(controls(screen), rng)),
     ("is this switch on", "state", _state(lambda screen: screen.switches)),
     ("is this tab selected", "state", _state(lambda screen: screen.tabs)),
     ("goal: done, or tap", "state_goal", _state(lambda screen: screen.switches | screen.tabs)),

@@ -39,9 +39,9 @@ from vlm_agent.training.train import train
 WORDS = tiny.tokenizer()
 FOLDER = Path(data.__file__).parent
 GOLDEN = (
-    "81407212f3c3eb07b334868617c1f4496c42c2eba6823b837bff2274da4fa700",
-    "0451a854994e43047f80dcb42ab07b106111efd30eb9f8a9ac91071a6ff2b8c1",
-    "3a3424623766e4a142b92032aca440f76d8f775786b4c23f7cf5c06bb2fccfae",
+    "7140e534938daed35fe98794fb07a19c00a78cf9e26f089ca2a4e618bdf87bd0",
+    "1de1b52fc61d84583d4c1a126f1e7fe2345ec4e335a5c41b81ea2f7a3adbd832",
+    "7c501ee2285fae294d62aee226c0ab57b2711dd037876eb49a859e247f7071bc",
 )
 SETTINGS = DrawnRecipe(items=4, dense=0.1, instructed_walks=1, exploration_walks=1)
 WRITER = DrawnLessons(tiny.sentences(WORDS), SETTINGS, 40, tiny.GRID)

@@ -32,13 +32,15 @@ SENTENCES = tiny.sentences(WORDS)
 LESSONS = Lessons(SENTENCES)
 STEP = tiny.episode().steps[0]
 TWINS = (UiElement((0.2, 0.7, 0.05, 0.1), "Add"), UiElement((0.6, 0.7, 0.05, 0.1), "Add"))
+WIFI = STEP.elements[0]
+MARK = UiElement((WIFI.box[0], 0.8, WIFI.box[2], 0.1), "yes")
 SCREEN = DrawnScreen(
     replace(STEP, elements=(*STEP.elements, *TWINS)),
     {"Wi-Fi": True},
     {"Wi-Fi": False},
     frozenset({"up"}),
     "Shop",
-    TWINS[:1],
+    (MARK,),
 )
 
 

@@ -8,7 +8,15 @@ import pytest
 from helpers import tiny
 
 from shipped_weights.phone_vlm_tiny.drawn.screens import DrawnScreen
-from shipped_weights.phone_vlm_tiny.lessons import GOAL_TASKS, TASKS, Lessons, absent_name, alike, uniquely_named
+from shipped_weights.phone_vlm_tiny.lessons import (
+    GOAL_TASKS,
+    TASKS,
+    Lessons,
+    absent_name,
+    alike,
+    controls,
+    uniquely_named,
+)
 from vlm_agent.episodes import ACTION_NAMES, UiElement
 from vlm_agent.sentences import IGNORED, NO_ACTION
 
@@ -212,3 +220,15 @@ def test_on_and_off_are_asked_in_turn_where_a_screen_has_both():
             answer for question, answer in spans(LESSONS.dense(screen, random.Random(seed))) if " on=" in question
         ]
         assert len(answers) < 2 or set(answers) == {"yes", "no"}
+
+
+def test_a_control_belongs_to_the_label_to_its_left():
+    labels = [UiElement((0.1, left, 0.04, 0.1), name) for left, name in ((0.1, "Tea"), (0.5, "Milk"))]
+    marks = tuple(UiElement((0.11, left, 0.02, 0.05), name) for left, name in ((0.4, "yes"), (0.9, "no"), (0.02, "no")))
+    screen = DrawnScreen(replace(STEP, elements=tuple(labels)), {"Tea": True, "Milk": False}, marks=marks)
+    assert [(label.name, control.box) for control, label in controls(screen)] == [
+        ("Tea", marks[0].box),
+        ("Milk", marks[1].box),
+    ]
+    questions = {question for seed in range(30) for question, _ in spans(LESSONS.dense(screen, random.Random(seed)))}
+    assert {"\nswitch beside Tea=", "\nswitch beside Milk="} <= questions
