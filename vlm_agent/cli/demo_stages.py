@@ -27,6 +27,7 @@ import torch
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.online import AGENT, ONLINE
+from vlm_agent.evaluation.scoring.measures import SHARES_OF_TASKS
 from vlm_agent.evaluation.scoring.metrics import headline
 from vlm_agent.files import atomic_write, is_free, parsing, read_checked
 from vlm_agent.files.console import say
@@ -167,13 +168,15 @@ def _trace_to_draw(online: Path) -> Path:
 
 
 def _success(output: Path) -> dict[str, dict]:
-    """{run: {success: percent, interval: [percent, percent]}}, two decimals."""
+    """{run: {success, false_completes, side_effects: percent, and the interval of each: [percent, percent]}}, two
+    decimals."""
     path = output / "online" / ONLINE
     content = read_checked(path, _REMEDY)
     with parsing(path, _REMEDY):
         rows = {run: rows["overall"] for run, rows in content["runs"].items()}
         return {
-            run: {"success": round(row["success"], 2), "interval": [round(edge, 2) for edge in row["interval"]]}
+            run: {rate: round(row[rate], 2) for rate in SHARES_OF_TASKS}
+            | {interval: [round(edge, 2) for edge in row[interval]] for interval in SHARES_OF_TASKS.values()}
             for run, row in rows.items()
         }
 

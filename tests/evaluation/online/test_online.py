@@ -64,6 +64,8 @@ def test_the_expert_does_every_task_and_doing_nothing_does_none(tmp_path):
     assert scores[AT_ONCE]["overall"]["success"] == 0
     assert scores[AT_ONCE]["overall"]["steps"] == 1
     assert scores[EXPERT]["overall"]["tasks"] == 25
+    assert [scores[run]["overall"]["false_completes"] for run in (EXPERT, AT_ONCE)] == [0, 100]
+    assert [scores[run]["overall"]["side_effects"] for run in (EXPERT, AT_ONCE)] == [0, 0]
 
 
 def test_the_tasks_are_those_of_the_simulated_test_split_in_its_order():
@@ -127,7 +129,7 @@ def test_success_needs_the_goal_and_the_right_final_action(tmp_path):
 
     for player in (silent, wrong):
         result = play("agent", player, task, tmp_path / "t")
-        assert (result["reached"], result["success"]) == (True, False)
+        assert (result["reached"], result["success"], result["false_complete"]) == (True, False, False)
 
 
 def test_with_long_screens_the_agent_sees_pages_whole_and_the_baselines_do_not(tmp_path):

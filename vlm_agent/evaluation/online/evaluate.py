@@ -235,4 +235,5 @@ def _context_fact(rows: Mapping[str, dict]) -> dict[str, str]:
 
 
 def _outcome(result: dict, run: str, index: int) -> dict:
-    return {key: result[key] for key in ("success", "reached", "steps", "reason")} | {"trace": f"{run}/{index:05d}"}
+    shown = ("success", "reached", "false_complete", "side_effects", "steps", "reason")
+    return {key: result[key] for key in shown} | {"trace": f"{run}/{index:05d}"}

@@ -8,6 +8,7 @@ OUT/<run>/00012/result.json   written last: the task is finished
 """
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -96,10 +97,12 @@ def play(
     in the trace, by default the run.
 
     `reached`: the phone was in the goal's state when the run ended. `success`: in addition, the agent declared the same
-    end as the expert (complete or impossible). `expert_steps`: length of the expert's solution.
+    end as the expert (complete or impossible). `false_complete`: the agent declared the task complete without success.
+    `side_effects`: see `side_effects`. `expert_steps`: length of the expert's solution.
     """
     shutil.rmtree(folder, ignore_errors=True)
     expert_phone, same_task = task.fresh_phone()
+    start = expert_phone.durable()
     actions = [step.action for step in same_task.solve(expert_phone, pixels=False)]
     phone, goal = task.fresh_phone()
     address = address_of(goal)
@@ -117,6 +120,7 @@ def play(
         ending = act(player(actions), device, goal.goal, trace, guard, limits)
         reached = goal.reached(phone)
         trace.judged(reached)
+    success = reached and ending.reason == actions[-1].name
     result = {
         "task": address,
         "subset": goal.subset,
@@ -124,12 +128,21 @@ def play(
         "memory": goal.memory,
         "goal": goal.goal,
         "reached": reached,
-        "success": reached and ending.reason == actions[-1].name,
+        "success": success,
+        "false_complete": ending.reason == Action.complete().name and not success,
+        "side_effects": side_effects(start, expert_phone.durable(), phone.durable()),
         "expert_steps": len(actions),
         **asdict(ending),
     }
     write_checked(folder / RESULT, result)
     return result
+
+
+def side_effects(start: Counter[str], solved: Counter[str], end: Counter[str]) -> list[str]:
+    """What lasts at the `end` and neither at the `start` nor after the expert's solution (+), and the reverse (-): a
+    line each. The arguments are from `SimulatedPhone.durable`."""
+    added, lost = end - (start | solved), (start & solved) - end
+    return [f"{sign} {line}" for sign, lines in (("+", added), ("-", lost)) for line in sorted(lines.elements())]
 
 
 @dataclass
@@ -143,6 +156,8 @@ class _Result:
     goal: str
     reached: bool
     success: bool
+    false_complete: bool
+    side_effects: list[str]
     expert_steps: int
     reason: str
     steps: int
