@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from vlm_agent.agents import Agent
 from vlm_agent.agents.read_screens import ScreenReader
@@ -21,7 +22,7 @@ from vlm_agent.datasets.sources.traces import Heading
 from vlm_agent.devices import Device
 from vlm_agent.devices.acting.around import ReadElements, long_screen
 from vlm_agent.devices.acting.guard import Guard
-from vlm_agent.devices.acting.loop import Limits, act
+from vlm_agent.devices.acting.loop import Limits, Turns, answered, turns
 from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import read_checked, write_checked
@@ -81,16 +82,37 @@ def allowed_steps(expert_steps: int) -> int:
     return 2 * expert_steps + 4
 
 
-def play(
+@dataclass(frozen=True)
+class Solution:
+    """The expert's actions on a task, and what lasts on the phone (`SimulatedPhone.durable`) before and after them."""
+
+    actions: tuple[Action, ...]
+    start: Counter[str]
+    end: Counter[str]
+
+    @classmethod
+    def of(cls, task: OnlineTask) -> "Solution":
+        phone, goal = task.fresh_phone()
+        start = phone.durable()
+        return cls(tuple(step.action for step in goal.solve(phone, pixels=False)), start, phone.durable())
+
+
+def play(run: str, player: Player, task: OnlineTask, folder: Path, *options: Any, **named: Any) -> dict:
+    """Runs the agent on the task and returns the content of `result.json`. `options`: those of `task_turns`."""
+    solution = Solution.of(task)
+    return answered(task_turns(run, solution, task, folder, *options, **named), player(solution.actions))
+
+
+def task_turns(
     run: str,
-    player: Player,
+    solution: Solution,
     task: OnlineTask,
     folder: Path,
     long_screens: bool = False,
     reader: ScreenReader | None = None,
     name: str | None = None,
-) -> dict:
-    """Runs the agent on the task and returns the content of `result.json`. Empties `folder` first.
+) -> Turns[dict]:
+    """`play` without an agent: the caller answers. Empties `folder` first.
 
     `long_screens`: the agent sees each page as one tall picture. The baselines never do: their actions are those on
     the phone's screen. `reader`: the elements of screens, but for baselines, are read from pixels. `name`: of the agent
@@ -101,9 +123,6 @@ def play(
     `side_effects`: see `side_effects`. `expert_steps`: length of the expert's solution.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    expert_phone, same_task = task.fresh_phone()
-    start = expert_phone.durable()
-    actions = [step.action for step in same_task.solve(expert_phone, pixels=False)]
     phone, goal = task.fresh_phone()
     address = address_of(goal)
     long_screens = long_screens and run not in BASELINES
@@ -112,15 +131,15 @@ def play(
     heading = Heading(
         f"{run} {address}", goal.goal, run if name is None else name, device_type(phone.size), goal.subset, *replay
     )
-    limits = Limits(allowed_steps(len(actions)))
+    limits = Limits(allowed_steps(len(solution.actions)))
     with TraceWriter(folder, heading) as trace:
         guard = Guard(allow_purchases=True, launcher=LAUNCHER)  # nothing can be bought on a simulated phone
         device: Device = phone if reader is None or run in BASELINES else ReadElements(phone, reader)
         device = long_screen(device, goal.goal, trace, guard) if long_screens else device
-        ending = act(player(actions), device, goal.goal, trace, guard, limits)
+        ending = yield from turns(device, goal.goal, trace, guard, limits)
         reached = goal.reached(phone)
         trace.judged(reached)
-    success = reached and ending.reason == actions[-1].name
+    success = reached and ending.reason == solution.actions[-1].name
     result = {
         "task": address,
         "subset": goal.subset,
@@ -130,8 +149,8 @@ def play(
         "reached": reached,
         "success": success,
         "false_complete": ending.reason == Action.complete().name and not success,
-        "side_effects": side_effects(start, expert_phone.durable(), phone.durable()),
-        "expert_steps": len(actions),
+        "side_effects": side_effects(solution.start, solution.end, phone.durable()),
+        "expert_steps": len(solution.actions),
         **asdict(ending),
     }
     write_checked(folder / RESULT, result)
