@@ -38,13 +38,13 @@ from vlm_agent.evaluation.online.runs import (
     EXPERT,
     SPLIT,
     OnlineTask,
-    Solution,
     address_of,
     allowed_steps,
     is_done,
     online_tasks,
     play,
     read_result,
+    solution_of,
     task_turns,
 )
 from vlm_agent.evaluation.online.scores import OVERALL, online_scores
@@ -73,7 +73,7 @@ def read_tasks(output: Path) -> tuple[list[str], int | None]:
 
 
 @dataclass(frozen=True)
-class _Attempt:
+class Attempt:
     """One task of one run; `name`: of the run in tables and traces."""
 
     run: str
@@ -132,7 +132,7 @@ def evaluate_online(
     reader = None if readers is None else ScreenReader.of(readers)
     played = online_tasks(tasks, seed, size, scale)
     names = names_in_tables(runs, settings.run_label)
-    attempts = [_Attempt(run, task, output, long_screens, names[run], reader) for run in runs for task in played]
+    attempts = [Attempt(run, task, output, long_screens, names[run], reader) for run in runs for task in played]
     with free_after_errors(job), job.locked():
         _play(
             settings.in_output(output),
@@ -152,7 +152,7 @@ def evaluate_online(
 
 
 def _play(
-    settings: AgentSettings, attempts: list[_Attempt], workers: int, console: Console, readers: Readers | None
+    settings: AgentSettings, attempts: list[Attempt], workers: int, console: Console, readers: Readers | None
 ) -> None:
     """Runs the attempts; loads the agent only if one of them needs it."""
     if not attempts:
@@ -171,7 +171,7 @@ def _play(
         _play_all(attempts, agents, workers, console, stop)
 
 
-def _sample(attempts: Sequence[_Attempt]) -> list[Episode]:
+def _sample(attempts: Sequence[Attempt]) -> list[Episode]:
     """The expert's solutions of the first tasks."""
     episodes = []
     for task in list({attempt.task.index: attempt.task for attempt in attempts}.values())[:SAMPLE]:
@@ -181,7 +181,7 @@ def _sample(attempts: Sequence[_Attempt]) -> list[Episode]:
 
 
 def _play_all(
-    attempts: list[_Attempt], agents: Mapping[str, Agent], workers: int, console: Console, stop: Callable[[], object]
+    attempts: list[Attempt], agents: Mapping[str, Agent], workers: int, console: Console, stop: Callable[[], object]
 ) -> None:
     """Raises NoAnswerError at the end if the agent failed to answer in a task; all other tasks are finished.
 
@@ -200,12 +200,12 @@ def _play_all(
 
 
 def _finished(
-    attempts: list[_Attempt], agents: Mapping[str, Agent], workers: int, stop: Callable[[], object]
+    attempts: list[Attempt], agents: Mapping[str, Agent], workers: int, stop: Callable[[], object]
 ) -> Iterator[NoAnswerError | None]:
     """Plays the attempts; an item for each, which is the error of an agent that could not answer."""
     together = {run: acting for run, agent in agents.items() if (acting := agent.together()) is not None}
     for run, acting in together.items():
-        yield from _played_together([one for one in attempts if one.run == run], acting, workers)
+        yield from played_together([one for one in attempts if one.run == run], acting, workers)
     players = BASELINES | {run: partial(_ignore_expert, agent) for run, agent in agents.items()}
     with stoppable_pool(workers, stop) as pool:
         pending = [
@@ -227,13 +227,13 @@ def _ignore_expert(agent: Agent, _: Sequence[Action]) -> Agent:
     return agent
 
 
-def _played_together(attempts: Iterable[_Attempt], agent: ActsTogether, phones: int) -> Iterator[NoAnswerError | None]:
+def played_together(attempts: Iterable[Attempt], agent: ActsTogether, phones: int) -> Iterator[NoAnswerError | None]:
     """`_finished` on `phones` phones at once. A phone whose task ends gets the next one."""
     waiting, playing = iter(attempts), list[tuple[Turns[dict], Asked]]()
     while True:
         for one in islice(waiting, phones - len(playing)):
             turns = task_turns(
-                one.run, Solution.of(one.task), one.task, one.folder, one.long_screens, one.reader, one.name
+                one.run, solution_of(one.task), one.task, one.folder, one.long_screens, one.reader, one.name
             )
             playing.append((turns, next(turns)))
         if not playing:
@@ -256,7 +256,7 @@ def _played_together(attempts: Iterable[_Attempt], agent: ActsTogether, phones: 
                 yield error
 
 
-def _content(attempts: Iterable[_Attempt], runs: list[str], about: dict) -> dict:
+def _content(attempts: Iterable[Attempt], runs: list[str], about: dict) -> dict:
     results: dict[str, list[dict]] = {run: [] for run in runs}
     for attempt in attempts:
         results[attempt.run].append(read_result(attempt.folder, address_of(attempt.task.task)))

@@ -11,6 +11,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -90,16 +91,18 @@ class Solution:
     start: Counter[str]
     end: Counter[str]
 
-    @classmethod
-    def of(cls, task: OnlineTask) -> "Solution":
-        phone, goal = task.fresh_phone()
-        start = phone.durable()
-        return cls(tuple(step.action for step in goal.solve(phone, pixels=False)), start, phone.durable())
+
+@lru_cache(maxsize=1024)
+def solution_of(task: OnlineTask) -> Solution:
+    """Computed once for all runs of an evaluation: the expert looks at as many screens as an agent."""
+    phone, goal = task.fresh_phone()
+    start = phone.durable()
+    return Solution(tuple(step.action for step in goal.solve(phone, pixels=False)), start, phone.durable())
 
 
 def play(run: str, player: Player, task: OnlineTask, folder: Path, *options: Any, **named: Any) -> dict:
     """Runs the agent on the task and returns the content of `result.json`. `options`: those of `task_turns`."""
-    solution = Solution.of(task)
+    solution = solution_of(task)
     return answered(task_turns(run, solution, task, folder, *options, **named), player(solution.actions))
 
 
