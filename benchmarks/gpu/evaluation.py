@@ -110,7 +110,7 @@ UNDO = {
 
 
 def best_tokens(agent: VlmAgent, sentences: list) -> list[int]:
-    with torch.inference_mode(), agent._precision():
+    with torch.inference_mode(), agent.precision():
         return [token for sentence in sentences for token in agent.decoder.prefill([sentence]).best]
 
 

@@ -88,8 +88,8 @@ def test_constrained_answers_are_actions_after_free_thoughts(model):
 
 def test_an_answer_may_be_longer_than_an_action_by_the_tokens_of_thoughts(model):
     agent = vlm(model)
-    assert agent._limits.max_tokens == tiny.LANGUAGE.max_tokens + 40
-    assert vlm(model, {"screen": "read"})._limits.max_tokens == tiny.LANGUAGE.max_tokens
+    assert agent.limits.max_tokens == tiny.LANGUAGE.max_tokens + 40
+    assert vlm(model, {"screen": "read"}).limits.max_tokens == tiny.LANGUAGE.max_tokens
     sentence = agent.sentences.build(RECORDED[0], with_unwritable=True)
     spans = answer_spans(sentence, agent.sentences.end_mark)
     assert len(spans) == len(RECORDED[0])

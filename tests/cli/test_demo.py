@@ -11,6 +11,7 @@ from vlm_agent.cli import demo_stages
 from vlm_agent.cli.demo_stages import MARKER, DemoError, claim
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.scoring.measures import SHARES_OF_TASKS
 from vlm_agent.files.peak_memory import PeakMemory
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -34,6 +35,9 @@ def test_the_quick_demo_runs_every_stage(tmp_path):
         "expert": 100,
         "complete_at_once": 0,
     }
+    for row in summary["online"].values():
+        for rate, interval in SHARES_OF_TASKS.items():
+            assert row[interval][0] <= row[rate] <= row[interval][1]
     assert summary["seconds"] > 0
     assert summary["peak_rss_gb"] > 0
     for run in RUNS:

@@ -80,7 +80,7 @@ def test_two_episodes_have_the_likely_tokens_of_float32_on_the_cpu(name, device)
 
     def best(bf16: bool) -> tuple[list[int], list]:
         agent = VlmAgent(family.model, family.words, family.sentences, bf16)
-        with torch.inference_mode(), agent._precision():
+        with torch.inference_mode(), agent.precision():
             likely = agent.decoder.prefill([agent.sentences.build(episode) for episode in two]).best
         return likely, agent.answer_episodes(two)
 

@@ -6,9 +6,11 @@ To add one: write a file with an `Agent` and its `AgentSettings`, and add it to 
 """
 
 from vlm_agent.agents.agent import (
+    ActsTogether,
     Agent,
     AgentSettings,
     Answer,
+    Asked,
     NoAnswerError,
     Turn,
     Usage,
@@ -26,9 +28,11 @@ from vlm_agent.settings import Registry
 
 __all__ = [
     "AGENTS",
+    "ActsTogether",
     "Agent",
     "AgentSettings",
     "Answer",
+    "Asked",
     "NoAnswerError",
     "Turn",
     "Usage",

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from vlm_agent.action_languages import LanguageSettings, default_settings
 from vlm_agent.agents.chats import Chat
@@ -117,6 +117,22 @@ class Turn:
     failed: bool = False
 
 
+class Asked(NamedTuple):
+    """The arguments of `Agent.act`."""
+
+    goal: str
+    history: Sequence[Turn]
+    screen: Screen
+
+
+class ActsTogether(Protocol):
+    """One agent on several phones at once."""
+
+    def act(self, asked: Sequence[Asked]) -> list[Answer]:
+        """The answers of `Agent.act`. The episode of its screens identifies a phone; phones that a call leaves out are
+        forgotten."""
+
+
 Preparation = Callable[[Episode], Any]
 Judge = Callable[[Action, Step], bool]
 """Whether an action is right at a recorded step."""
@@ -132,6 +148,10 @@ class Agent(ABC):
 
     @abstractmethod
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer: ...
+
+    def together(self) -> ActsTogether | None:
+        """The agent on several phones at once, if that is faster than `act` on each. None by default."""
+        return None
 
     def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
         """Teacher-forced answers to every step of every episode: [episode][step].

@@ -5,10 +5,11 @@ The difference between the scores of an agent and of its control shows how much 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
-from vlm_agent.agents.agent import Agent, Answer, Preparation, Turn
+from vlm_agent.agents.agent import ActsTogether, Agent, Answer, Asked, Preparation, Turn
 from vlm_agent.episodes import Episode, Screen, Step
 from vlm_agent.errors import UserError
 from vlm_agent.sentences.notes import with_shuffled_notes, with_shuffled_results
@@ -28,7 +29,15 @@ class Control:
 
 def grey_pixels(screen: Screen) -> Screen:
     """The screen with every pixel grey; elements and activity are unchanged."""
-    return replace(screen, pixels=None if screen.pixels is None else np.full_like(screen.pixels, GREY))
+    return replace(screen, pixels=None if screen.pixels is None else _grey(screen.pixels.shape))
+
+
+@lru_cache(maxsize=64)
+def _grey(shape: tuple[int, ...]) -> np.ndarray:
+    """The same object for every screen of a size, so that agents see that it is the same."""
+    pixels = np.full(shape, GREY, np.uint8)
+    pixels.flags.writeable = False
+    return pixels
 
 
 def hidden(screen: Screen) -> Screen:
@@ -76,13 +85,21 @@ class ControlledAgent(Agent):
     control: Control
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
+        return self.agent.act(*self.visible(goal, history, screen))
+
+    def together(self) -> "ControlledTogether | None":
+        together = self.agent.together()
+        return None if together is None else ControlledTogether(self, together)
+
+    def visible(self, goal: str, history: Sequence[Turn], screen: Screen) -> Asked:
+        """What the agent is asked in place of the arguments of `act`."""
         if self.control.shuffled_results:
             *before, screen = with_shuffled_notes([*(turn.screen for turn in history), screen], goal)
             history = [replace(turn, screen=shown) for turn, shown in zip(history, before, strict=True)]
         turns = [replace(turn, screen=self._changed(turn.screen)) for turn in history] if self.control.history else []
         if not self.control.history:
             screen = replace(screen, notes={name: text for name, text in screen.notes.items() if name != "result"})
-        return self.agent.act(goal, turns, self._changed(screen))
+        return Asked(goal, turns, self._changed(screen))
 
     def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
         parts = [visible_parts(episode, self.control) for episode in episodes]
@@ -104,6 +121,17 @@ class ControlledAgent(Agent):
 
     def _changed(self, screen: Screen) -> Screen:
         return _controlled_screen(screen, self.control)
+
+
+@dataclass(frozen=True)
+class ControlledTogether:
+    """`ActsTogether` of an agent under control."""
+
+    controlled: ControlledAgent
+    together: ActsTogether
+
+    def act(self, asked: Sequence[Asked]) -> list[Answer]:
+        return self.together.act([self.controlled.visible(*one) for one in asked])
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ import torch
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.online import AGENT, ONLINE
+from vlm_agent.evaluation.scoring.measures import SHARES_OF_TASKS
 from vlm_agent.evaluation.scoring.metrics import headline
 from vlm_agent.files import atomic_write, is_free, parsing, read_checked
 from vlm_agent.files.console import say
@@ -51,9 +52,12 @@ class Sizes:
     overrides: tuple[str, ...] = ()
 
 
-FULL = Sizes(episodes=1600, scored_episodes=160, tasks=25)
+FULL = Sizes(episodes=1600, scored_episodes=160, tasks=100)
 SLOW = replace(FULL, overrides=("--training.steps", "650"))
 """`FULL` for CPUs without AVX-512, which process half as many trajectories in ten minutes."""
+
+PHONES = 25
+"""Phones that the agent operates at once."""
 
 QUICK = Sizes(
     episodes=60,
@@ -124,7 +128,7 @@ def _run_commands(output: Path, sizes: Sizes) -> None:
     precision = ["--agent.bf16", "true"] if has_bf16() else []
     scored = ["--split", "test", "--limit", sizes.scored_episodes, "--groups", aitw / "groups.json", *precision]
     _run("evaluate", "--checkpoint", agent, "--shards", shards, "--output", output / "evaluation", *scored)
-    acted = ["--tasks", sizes.tasks, "--seed", SEED, "--controls", "none", *precision]
+    acted = ["--tasks", sizes.tasks, "--seed", SEED, "--controls", "none", "--workers", PHONES, *precision]
     _run("evaluate", "--online", "--checkpoint", agent, "--output", output / "online", *acted)
     _run("inspect", _trace_to_draw(output / "online"), "--animate", output / "agent.gif")
 
@@ -167,13 +171,15 @@ def _trace_to_draw(online: Path) -> Path:
 
 
 def _success(output: Path) -> dict[str, dict]:
-    """{run: {success: percent, interval: [percent, percent]}}, two decimals."""
+    """{run: {success, false_completes, side_effects: percent, and the interval of each: [percent, percent]}}, two
+    decimals."""
     path = output / "online" / ONLINE
     content = read_checked(path, _REMEDY)
     with parsing(path, _REMEDY):
         rows = {run: rows["overall"] for run, rows in content["runs"].items()}
         return {
-            run: {"success": round(row["success"], 2), "interval": [round(edge, 2) for edge in row["interval"]]}
+            run: {rate: round(row[rate], 2) for rate in SHARES_OF_TASKS}
+            | {interval: [round(edge, 2) for edge in row[interval]] for interval in SHARES_OF_TASKS.values()}
             for run, row in rows.items()
         }
 

@@ -18,8 +18,10 @@ from vlm_agent.evaluation.about import AGENT, READ_ELEMENTS, trained_on_fact
 from vlm_agent.evaluation.offline.plan import PLAN, job
 from vlm_agent.evaluation.online.evaluate import ONLINE
 from vlm_agent.evaluation.scoring.dialects import SCORERS
+from vlm_agent.evaluation.scoring.measures import SHARES_OF_TASKS
 from vlm_agent.evaluation.scoring.metrics import OVERALL
 from vlm_agent.files import parsing, read_checked
+from vlm_agent.files.pages import words
 from vlm_agent.models.card.card import Scores, Share
 from vlm_agent.models.run_layout import checked
 from vlm_agent.recipe.yaml_file import label, read_mapping, shipped_files
@@ -85,11 +87,11 @@ def _about(about: Mapping[str, Any]) -> str:
 def _shares(of_run: Mapping[str, Any]) -> list[Share]:
     """The shares of the overall sets; the official score next to the strict one."""
     shares = []
-    for measure, words in _MEASURES.items():
+    for measure, title in _MEASURES.items():
         for scorer in SCORERS:
             row = of_run.get(scorer, {}).get(OVERALL, {})
             interval = row.get("intervals", {}).get(measure)
-            shares.append(Share(f"{words}, {scorer}", row.get(measure), interval))
+            shares.append(Share(f"{title}, {scorer}", row.get(measure), interval))
     return shares
 
 
@@ -106,7 +108,10 @@ def _online(run: Path, folder: Path, digest: str) -> Scores:
             split=about["split"],
             about=f"{about['tasks']:,} tasks of split {about['split']}, seed {about['seed']}",
             revision=None,
-            rows=[(_shown(name), [Share("success", row["success"], row["interval"])]) for name, row in rows.items()],
+            rows=[
+                (_shown(name), [Share(words(rate), row[rate], row[edges]) for rate, edges in SHARES_OF_TASKS.items()])
+                for name, row in rows.items()
+            ],
             command=command.words,
             notes=command.notes,
         )

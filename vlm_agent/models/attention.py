@@ -22,7 +22,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.nn.attention.varlen import varlen_attn
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers import AttentionInterface, AttentionMaskInterface, Cache, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
@@ -51,21 +51,38 @@ _TAKES_GQA = "enable_gqa" in inspect.signature(varlen_attn).parameters
 class Bounds:
     """Where the segments of a packed sequence begin, and where the last one ends.
 
-    `host`: as integers. `device`: int32 (segments + 1,), the same on the device.
+    `host`: as integers. `device`: int32 (segments + 1,), the same on the device. `caches`: for new tokens of sentences,
+    what was read of each before; every layer appends the keys and values of a segment to its own cache.
     """
 
     host: tuple[int, ...]
     device: torch.Tensor
+    caches: tuple[Cache, ...] = ()
 
     @classmethod
-    def on(cls, device: torch.device, cu_seqlens: np.ndarray) -> "Bounds":
+    def on(cls, device: torch.device, cu_seqlens: np.ndarray, caches: Sequence[Cache] = ()) -> "Bounds":
         """`cu_seqlens` (segments + 1,) of the host; nothing waits for the device."""
-        return cls(tuple(cu_seqlens.tolist()), to_device(cu_seqlens, device, torch.int32))
+        return cls(tuple(cu_seqlens.tolist()), to_device(cu_seqlens, device, torch.int32), tuple(caches))
 
     @cached_property
     def longest(self) -> int:
         """The length of the longest segment."""
         return max(end - begin for begin, end in pairwise(self.host))
+
+    @cached_property
+    def masks(self) -> tuple[torch.Tensor | None, ...]:
+        """Which tokens of its cache, and of itself, each token of a segment attends to: bool (1, 1, new, all), made
+        before the first layer appends; None for a single token, which attends to all."""
+        lengths = [
+            (end - begin, own.get_seq_length())
+            for own, (begin, end) in zip(self.caches, pairwise(self.host), strict=True)
+        ]
+        return tuple(
+            None
+            if new == 1
+            else torch.ones(1, 1, new, old + new, dtype=torch.bool, device=self.device.device).tril(old)
+            for new, old in lengths
+        )
 
 
 def to_device(
@@ -114,12 +131,14 @@ def _check_mixing(language_model: PreTrainedModel) -> None:
     )
 
 
-def packed_options(language_model: PreTrainedModel, cu_seqlens: np.ndarray | None, device: torch.device) -> dict:
+def packed_options(
+    language_model: PreTrainedModel, cu_seqlens: np.ndarray | None, device: torch.device, caches: Sequence[Cache] = ()
+) -> dict:
     """The keyword arguments that keep attention within the sentences of a row.
 
     `cu_seqlens` int32 (sentences + 1,), on the host; None: one sentence, or several behind a mask of the caller. Single
     sentences need no bounds, but with them transformers does not look for several in `position_ids`, which would wait
-    for the device.
+    for the device. `caches`: see `Bounds`.
     """
     implementation = language_model.config._attn_implementation
     if cu_seqlens is None or (len(cu_seqlens) <= 2 and implementation != WITHIN_SEGMENTS):
@@ -129,7 +148,7 @@ def packed_options(language_model: PreTrainedModel, cu_seqlens: np.ndarray | Non
             f"attention {implementation!r} would let packed sentences see each other; use {WITHIN_SEGMENTS!r}"
         )
     mask = torch.empty(1, 1, 1, 1, device=device)
-    return {"segment_bounds": Bounds.on(device, cu_seqlens), "attention_mask": mask}
+    return {"segment_bounds": Bounds.on(device, cu_seqlens, caches), "attention_mask": mask}
 
 
 def within_segments(
@@ -155,6 +174,8 @@ def within_segments(
         if attention_mask is not None and 1 < query.shape[2] < key.shape[2] and query.shape[1] > key.shape[1]:
             return _behind_cache(query, key, value, attention_mask, options.get("scaling")), None
         return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+    if segment_bounds.caches:
+        return _behind_own_caches(module, query, key, value, segment_bounds, options.get("scaling")), None
     causal = options.get("is_causal", True)
     if can_run_kernel(query, options.get("dropout", 0.0)) and not has_long_segments(query, segment_bounds, causal):
         return run_kernel(query, key, value, segment_bounds, causal, options.get("scaling")), None
@@ -170,17 +191,29 @@ def within_segments(
     return torch.cat(parts, dim=1).to(query.dtype), None
 
 
-def _behind_cache(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scaling: float | None
+def _behind_own_caches(
+    module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bounds: Bounds, scaling: float | None
 ) -> torch.Tensor:
-    """Attention of S new tokens behind a cache, `query` (B, heads, S, width) and `mask` (B, 1, S, L), with fewer key
-    heads: (B, S, heads, width). The queries that share a key head become tokens of one head; transformers would repeat
-    the whole cache."""
+    """Causal attention of each segment behind its cache; shapes as in `within_segments`. Caches of unequal lengths are
+    neither padded nor copied."""
+    parts = []
+    for own, mask, (begin, end) in zip(bounds.caches, bounds.masks, pairwise(bounds.host), strict=True):
+        keys, values = own.update(key[:, :, begin:end], value[:, :, begin:end], module.layer_idx)
+        parts.append(_behind_cache(query[:, :, begin:end], keys, values, mask, scaling))
+    return torch.cat(parts, dim=1)
+
+
+def _behind_cache(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
+) -> torch.Tensor:
+    """Attention of S new tokens behind a cache, `query` (B, heads, S, width) and `mask` (B, 1, S, L) or None, also with
+    fewer key heads: (B, S, heads, width). The queries that share a key head become tokens of one head; transformers
+    would repeat the whole cache."""
     batch, heads, new, width = query.shape
     groups = heads // key.shape[1]
     grouped = query.reshape(batch, key.shape[1], groups * new, width)
     attended = functional.scaled_dot_product_attention(
-        grouped, key, value, attn_mask=mask.repeat(1, 1, groups, 1), scale=scaling
+        grouped, key, value, attn_mask=None if mask is None else mask.repeat(1, 1, groups, 1), scale=scaling
     )
     return attended.reshape(batch, heads, new, width).transpose(1, 2)
 

@@ -4,13 +4,15 @@ transformers' cache concatenates, which copies the whole history of every senten
 write a decoded token into spare room behind the history, and copy nothing else: one grows, the other has a fixed size.
 """
 
+import itertools
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache, partial
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
+import numpy as np
 import torch
 from torch.utils._pytree import tree_map_only
 from transformers import PreTrainedModel
@@ -18,7 +20,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from vlm_agent.models.attention import WITHIN_SEGMENTS, packed_options, to_device
-from vlm_agent.sentences import Sentence
+from vlm_agent.sentences import SCREEN_TOKEN, Sentence
 from vlm_agent.sentences.packing import pack
 
 _LOG = logging.getLogger(__name__)
@@ -53,6 +55,43 @@ class PrefilledSequence:
     cache: Cache
     logits: torch.Tensor
     position: int
+
+
+@dataclass
+class ReadSentence:
+    """What a model has read of one sentence, which grows: token ids and screens, the position of each token, and keys
+    and values (1, key heads, tokens, width) in a cache of its own."""
+
+    ids: list[int] = field(default_factory=list)
+    screens: list[Any] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    cache: Cache = field(default_factory=lambda: growing_cache())
+
+    @property
+    def next_position(self) -> int:
+        return self.positions[-1] + 1 if self.positions else 0
+
+    def rest_of(self, sentence: Sentence) -> Sentence:
+        """What has not been read of `sentence`, at least its last token; forgets all that it does not begin with.
+
+        Equal screens are the same object. No screen is divided, or the last that was read: the next position depends on
+        its size.
+        """
+        ids = sentence.input_ids
+        same = min(len(self.ids), len(ids) - 1)
+        same = next((at for at in range(same) if self.ids[at] != ids[at]), same)
+        pairs = enumerate(zip(self.screens, sentence.screens, strict=False))
+        changed = next((number for number, (old, new) in pairs if old is not new), len(self.screens))
+        if changed < len(sentence.screens):
+            begins = (at for at, id_ in enumerate(ids) if id_ == SCREEN_TOKEN and ids[at - 1] != SCREEN_TOKEN)
+            same = min(same, next(itertools.islice(begins, changed, None)))
+        while same and ids[same - 1] == SCREEN_TOKEN:
+            same -= 1
+        rest = sentence.suffix(same)
+        del self.ids[same:], self.positions[same:], self.screens[len(sentence.screens) - len(rest.screens) :]
+        for layer in self.cache.layers:
+            cast("_GrowingLayer", layer).cut_to(same)
+        return rest
 
 
 class Decoder(Protocol):
@@ -126,6 +165,31 @@ class CausalDecoder(Decoder):
         options = packed_options(self.transformer, row["cu_seqlens"], device) | {"use_cache": True, CACHE: cache}
         return row, cache, self.forward(there, sentences, **options).last_hidden_state[0]
 
+    def read_on(self, parts: Sequence[Sentence], before: Sequence[ReadSentence]) -> torch.Tensor:
+        """Reads the next part of each of several sentences in one packed row, and adds it to what was read `before`:
+        the logits (sentences, vocabulary) after each."""
+        bounds = np.cumsum([0, *map(len, parts)], dtype=np.int32)
+        device, shift = self._model.device, np.repeat([one.next_position for one in before], np.diff(bounds))
+        caches = [one.cache for one in before]
+        options = packed_options(self.transformer, bounds, device, caches) | {"use_cache": False}
+        if any(part.screens for part in parts):
+            row = self.collate(parts)
+            row["position_ids"] = row["position_ids"] + torch.from_numpy(shift)
+            positions = self.positions(row)
+            there = tree_map_only(torch.Tensor, partial(to_device, device=device), row)
+            output = self.forward(there, parts, **options)
+        else:
+            positions = torch.from_numpy(shift + np.arange(len(shift)) - np.repeat(bounds[:-1], np.diff(bounds)))
+            ids = to_device(np.array([[id_ for part in parts for id_ in part.input_ids]]), device)
+            output = self.transformer(
+                input_ids=ids, position_ids=self.axes(to_device(positions[None], device)), **options
+            )
+        for part, one, new in zip(parts, before, positions.split(np.diff(bounds).tolist()), strict=True):
+            one.ids += part.input_ids
+            one.screens += part.screens
+            one.positions += new.tolist()
+        return self.logits(output.last_hidden_state[0].index_select(0, to_device(bounds[1:] - 1, device)))
+
     def step(self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, cache: Cache) -> torch.Tensor:
         device = self._model.device
         decoded = self.transformer(
@@ -164,7 +228,7 @@ class SourceDecoder(Decoder, Protocol):
 
 
 _SPARE_TOKENS = 256
-"""Room for tokens behind the history; a longer answer costs one more copy."""
+"""Room for tokens behind the history. More tokens cost a copy, after which the room is half as large as the history."""
 
 
 class _GrowingLayer(DynamicLayer):
@@ -185,12 +249,18 @@ class _GrowingLayer(DynamicLayer):
         self.values = self._appended("values", self.values, value_states)
         return self.keys, self.values
 
+    def cut_to(self, tokens: int) -> None:
+        """Keeps the first `tokens`."""
+        if self.is_initialized:
+            self.keys, self.values = (cast("torch.Tensor", part)[..., :tokens, :] for part in (self.keys, self.values))
+
     def _appended(self, name: str, stored: torch.Tensor | None, new: torch.Tensor) -> torch.Tensor:
         assert stored is not None  # noqa: S101 (`lazy_initialization` sets both)
         start, end = stored.shape[-2], stored.shape[-2] + new.shape[-2]
         buffer = self._buffers.get(name)
         if buffer is None or stored.data_ptr() != buffer.data_ptr() or end > buffer.shape[-2]:
-            buffer = self._buffers[name] = new.new_empty(*new.shape[:-2], end + _SPARE_TOKENS, new.shape[-1])
+            room = max(_SPARE_TOKENS, end // 2) if start else _SPARE_TOKENS
+            buffer = self._buffers[name] = new.new_empty(*new.shape[:-2], end + room, new.shape[-1])
             buffer[..., :start, :] = stored
         buffer[..., start:end, :] = new
         return buffer[..., :end, :]

@@ -97,6 +97,16 @@ class Sentence:
         prefix.shown = screens
         return prefix
 
+    def suffix(self, begin: int) -> "Sentence":
+        """The tokens from `begin` on with their screens. `begin` must not be inside a screen."""
+        before, suffix = self.prefix(begin), replace(self)
+        for name in _OF_TOKENS:
+            setattr(suffix, name, getattr(self, name)[begin:])
+        suffix.screens = self.screens[len(before.screens) :]
+        suffix.element_labels = self.element_labels[len(before.screens) :]
+        suffix.shown = self.shown - before.shown
+        return suffix
+
     def __len__(self) -> int:
         return len(self.input_ids)
 

@@ -1,6 +1,7 @@
 """The base class of the simulated phone's apps: a stack of pages, text fields, scrolling."""
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,13 @@ class App:
 
     def fill(self, rng: random.Random) -> None:
         """Create the app's contents from `rng`."""
+
+    def durable(self) -> Iterable[str]:
+        """A line for each thing that lasts, such as an alarm or a product in a cart, as often as there is one.
+
+        Pages, scrolling, contents of fields and what has been read do not last. By default nothing.
+        """
+        return ()
 
     @property
     def route(self) -> Route:

@@ -1,6 +1,7 @@
 """The simulated phone: the foreground app, the system UI over it, and the effect of each action."""
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -166,6 +167,13 @@ class SimulatedPhone:
         if not isinstance(app, kind):
             raise TypeError(f"{app.name} is not an instance of {kind.__name__}")
         return app
+
+    def durable(self) -> Counter[str]:
+        """How often the phone has each thing that lasts: installed apps, switches that are on, and what its apps name
+        (`App.durable`). A goal's effect, and an unwanted one, is a difference of two of these."""
+        lines = [f"{name} is installed" for name in self.installed]
+        lines += [f"{name} is on" for name, is_on in self.switches.items() if is_on]
+        return Counter([*lines, *(f"{name}: {line}" for name in APP_CLASSES for line in self.app(name).durable())])
 
     def canvas(self) -> Canvas:
         """The current screen, cached until the next action or `changed()`."""

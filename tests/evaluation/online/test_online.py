@@ -1,5 +1,6 @@
 """Agents do tasks on simulated phones: the same tasks for all, exactly reset, however many at once."""
 
+import json
 import shutil
 from dataclasses import dataclass, field, replace
 from io import StringIO
@@ -14,7 +15,8 @@ from rich.console import Console
 from vlm_agent.agents import Agent, Answer, Usage
 from vlm_agent.agents.agent import Diagnostics
 from vlm_agent.agents.vlm.agent import VlmAgent
-from vlm_agent.datasets.sources.traces import read_trace
+from vlm_agent.agents.vlm.together import VlmTogether
+from vlm_agent.datasets.sources.traces import STEPS, read_trace
 from vlm_agent.devices.errors import DeviceError
 from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
@@ -64,6 +66,8 @@ def test_the_expert_does_every_task_and_doing_nothing_does_none(tmp_path):
     assert scores[AT_ONCE]["overall"]["success"] == 0
     assert scores[AT_ONCE]["overall"]["steps"] == 1
     assert scores[EXPERT]["overall"]["tasks"] == 25
+    assert [scores[run]["overall"]["false_completes"] for run in (EXPERT, AT_ONCE)] == [0, 100]
+    assert [scores[run]["overall"]["side_effects"] for run in (EXPERT, AT_ONCE)] == [0, 0]
 
 
 def test_the_tasks_are_those_of_the_simulated_test_split_in_its_order():
@@ -100,6 +104,28 @@ def test_results_do_not_depend_on_how_many_phones_are_operated_at_once(tmp_path)
     assert list(one["runs"]) == [AGENT, "grey_screens", "no_history", EXPERT, AT_ONCE]
 
 
+def test_phones_at_once_are_the_same_runs_as_one_after_the_other(tmp_path, monkeypatch):
+    agent = tiny_agent()
+    steps = []
+    plain = VlmTogether.act
+    monkeypatch.setattr(VlmTogether, "act", lambda self, asked: (steps.append(len(asked)), plain(self, asked))[1])
+    together = without_cost(evaluate(tmp_path / "together", agent, workers=10, tasks=25))
+    assert steps[0] == 10
+    monkeypatch.setattr(VlmAgent, "together", Agent.together)
+    assert without_cost(evaluate(tmp_path / "alone", agent, tasks=25)) == together
+    for path in sorted((tmp_path / "alone").glob("*/*/*")):
+        other = tmp_path / "together" / path.relative_to(tmp_path / "alone")
+        if path.suffix == ".png":
+            assert path.read_bytes() == other.read_bytes()
+        elif path.name == STEPS:
+            assert answers_in(path) == answers_in(other)
+
+
+def answers_in(path):
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [(line["said"], line["tokens"]) for line in lines if "said" in line]
+
+
 def test_a_replayed_trace_shows_the_same_screens(tmp_path):
     content = evaluate(tmp_path / "out")
     for task in content["tasks"]:
@@ -127,7 +153,7 @@ def test_success_needs_the_goal_and_the_right_final_action(tmp_path):
 
     for player in (silent, wrong):
         result = play("agent", player, task, tmp_path / "t")
-        assert (result["reached"], result["success"]) == (True, False)
+        assert (result["reached"], result["success"], result["false_complete"]) == (True, False, False)
 
 
 def test_with_long_screens_the_agent_sees_pages_whole_and_the_baselines_do_not(tmp_path):

@@ -12,7 +12,7 @@ from vlm_agent.evaluation.scoring.measures import wilson
 
 def result(success, subset="general", steps=4, expert=2, **more):
     row = {"success": success, "reached": success, "subset": subset, "memory": False, "steps": steps, "unparsed": 0}
-    row["beyond_context"] = 0
+    row |= {"beyond_context": 0, "false_complete": not success, "side_effects": []}
     row |= {
         "expert_steps": expert,
         "reason": "complete",
@@ -68,3 +68,12 @@ def test_the_table_has_a_row_per_run_and_no_empty_subset():
     assert "9–91" in printed
     assert "general" in printed
     assert "install" not in printed
+
+
+def test_false_completes_and_side_effects_are_shares_of_all_tasks_with_intervals():
+    row = online_scores([result(True), result(False), result(False), result(True, side_effects=["+ b", "- a"])])
+    row = row["overall"]
+    assert (row["false_completes"], row["side_effects"]) == (50, 25)
+    assert row["side_effects_interval"] == wilson(1, 4)
+    assert row["false_completes_interval"] == wilson(2, 4)
+    assert online_scores([])["overall"]["side_effects"] is None

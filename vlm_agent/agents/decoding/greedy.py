@@ -31,7 +31,15 @@ from transformers import Cache
 from transformers.cache_utils import DynamicLayer
 
 from vlm_agent.models.attention import to_device
-from vlm_agent.models.decoding import Decoder, Prefill, Replayed, SourceDecoder, fixed_cache
+from vlm_agent.models.decoding import (
+    CausalDecoder,
+    Decoder,
+    Prefill,
+    ReadSentence,
+    Replayed,
+    SourceDecoder,
+    fixed_cache,
+)
 from vlm_agent.sentences import ACTION_ROLE, IGNORED, Sentence
 
 Choice = Callable[[list[int], int, Callable[[], torch.Tensor]], int]
@@ -106,6 +114,24 @@ def decode_sentence(decoder: Decoder, sentence: Sentence, choose: Choice, limits
         visible = torch.ones(1, 1, cache.get_seq_length() + 1, dtype=torch.bool)
         logits = decoder.step(torch.tensor([ids[-1:]]), torch.tensor([[position]]), visible, cache)[0, -1]
     raise AssertionError("unreachable")
+
+
+def decode_together(
+    decoder: CausalDecoder, read: Sequence[ReadSentence], logits: torch.Tensor, choose: Choice, limits: Limits
+) -> list[list[int]]:
+    """The tokens that follow each of several sentences that were read, one forward pass for a token of each. `logits`:
+    (vocabulary,) of the first token. The tokens equal those of `decode_sentence`, except for ties as above.
+    """
+    answers: list[list[int]] = [[] for _ in read]
+    unfinished = list(range(len(read)))
+    while True:
+        for number, here in zip(unfinished, logits, strict=True):
+            answers[number].append(choose(answers[number], int(here.argmax()), partial(_same, here)))
+        unfinished = [number for number in unfinished if not limits.reached(answers[number])]
+        if not unfinished:
+            return answers
+        parts = [Sentence(input_ids=answers[number][-1:]) for number in unfinished]
+        logits = decoder.read_on(parts, [read[number] for number in unfinished])
 
 
 def answer_spans(sentence: Sentence, end_mark: int) -> list[tuple[int, int]]:

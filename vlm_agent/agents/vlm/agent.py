@@ -28,11 +28,11 @@ from vlm_agent.episodes import Episode, Screen, without_pixels
 from vlm_agent.errors import UserError
 from vlm_agent.models.build import load
 from vlm_agent.models.cost import DecoderShape, UnknownCostError, decoder_shape
-from vlm_agent.models.decoding import Decoder
+from vlm_agent.models.decoding import CausalDecoder, Decoder
 from vlm_agent.models.family import context_of, decoder_of, processor_of
 from vlm_agent.models.run_layout import trained
 from vlm_agent.models.weights.adapters import without_adapter
-from vlm_agent.models.weights.precision import model_device
+from vlm_agent.models.weights.precision import cast_linear_weights, model_device
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import CachedScreens
@@ -41,6 +41,8 @@ from vlm_agent.sentences.trajectory import TrajectorySentences, with_first_notes
 if TYPE_CHECKING:
     from peft import PeftModel
     from transformers import PreTrainedModel
+
+    from vlm_agent.agents.vlm.together import VlmTogether
 
 
 @dataclass
@@ -77,6 +79,8 @@ class VlmAgent(Agent):
         """The agent of a finished run or of a checkpoint (RUN/checkpoints/checkpoint-N), without a control."""
         recipe = read_recipe(trained(run).recipe)
         model, tokenizer = load(run, merged, model_device())
+        if bf16 and merged:
+            cast_linear_weights(model, torch.bfloat16)
         language = recipe.action_language.build()
         sentences = processor_of(model.config).sentences(tokenizer, language, recipe.data)
         if recipe.data.references is not None:
@@ -87,15 +91,24 @@ class VlmAgent(Agent):
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
         start = time.perf_counter()
+        prompt = self.prompt(goal, history, screen)
+        with torch.inference_mode(), self.precision():
+            ids = decode_sentence(self._decoder, prompt.sentence, prompt.agent.choice, prompt.agent.limits)
+        return prompt.answer(ids, Usage(len(prompt.sentence), len(ids), calls=1, seconds=time.perf_counter() - start))
+
+    def together(self) -> "VlmTogether | None":
+        from vlm_agent.agents.vlm.together import VlmTogether
+
+        return VlmTogether(self, self._decoder) if isinstance(self._decoder, CausalDecoder) else None
+
+    def prompt(self, goal: str, history: Sequence[Turn], screen: Screen) -> "Prompt":
+        """What `act` decodes the answer from. Raises UserError for a screen without elements that must have them."""
         if self.sentences.as_html and screen.elements is None:
             raise UserError(NO_ELEMENTS)
         episode = episode_of(goal, history, screen, self.sentences.notes.reads_phone)
         episode, agent = self._with_own_notes(episode, history), self._later if history else self
-        sentence = self.sentences.prompt(episode)
-        with torch.inference_mode(), self._precision():
-            ids = decode_sentence(self._decoder, sentence, agent._choice, agent._limits)
-        usage = Usage(len(sentence), len(ids), calls=1, seconds=time.perf_counter() - start)
-        return agent._answer(ids, screen, usage, has_goal=self.sentences.references.has_goal(goal, episode.id))
+        has_goal = self.sentences.references.has_goal(goal, episode.id)
+        return Prompt(agent, self.sentences.prompt(episode), screen, has_goal)
 
     def without_sight(self) -> "VlmAgent | None":
         """The agent with an empty screen in place of each; None for a model that sees pixels, which a control greys."""
@@ -164,10 +177,10 @@ class VlmAgent(Agent):
     def _decoded(self, sentences: Sequence[Sentence]) -> list[list[DecodedAnswer]]:
         """Answers as [sentence][action], decoded in batches."""
         decoded: list[list[DecodedAnswer]] = [[] for _ in sentences]
-        with torch.inference_mode(), self._precision():
+        with torch.inference_mode(), self.precision():
             for batch in batches([len(sentence.input_ids) for sentence in sentences], self.batch_tokens):
                 shown = [sentences[index] for index in batch]
-                answers = answer_sentences(self._decoder, shown, self._limits, self._choice)
+                answers = answer_sentences(self._decoder, shown, self.limits, self.choice)
                 for index, of_sentence in zip(batch, answers, strict=True):
                     decoded[index] = of_sentence
         return decoded
@@ -177,7 +190,7 @@ class VlmAgent(Agent):
         answers = [
             (start, answer)
             for sentence, of_sentence in zip(prepared.sentences, decoded, strict=True)
-            for (start, _), answer in zip(answer_spans(sentence, self._limits.end_mark), of_sentence, strict=True)
+            for (start, _), answer in zip(answer_spans(sentence, self.limits.end_mark), of_sentence, strict=True)
         ]
         return [
             self._answer(
@@ -214,21 +227,38 @@ class VlmAgent(Agent):
         return context_of(without_adapter(self.model).config)
 
     @cached_property
-    def _choice(self) -> Choice:
+    def choice(self) -> Choice:
+        """How each token of an answer is chosen."""
         if not self.constrained:
             return most_likely
-        return Constrained(self.tokenizer, self.sentences.language, self._limits, self.sentences.ending)
+        return Constrained(self.tokenizer, self.sentences.language, self.limits, self.sentences.ending)
 
     @property
-    def _limits(self) -> Limits:
+    def limits(self) -> Limits:
+        """Where an answer ends."""
         return Limits(self.sentences.end_mark, self.sentences.max_answer_tokens)
 
     @property
     def _decoder(self) -> Decoder:
         return cast(Decoder, self.decoder)  # set by __post_init__
 
-    def _precision(self) -> torch.autocast:
+    def precision(self) -> torch.autocast:
+        """The context of forward passes."""
         return torch.autocast(cast(torch.device, self.model.device).type, torch.bfloat16, enabled=self.bf16)
+
+
+@dataclass(frozen=True, eq=False)
+class Prompt:
+    """The sentence of one step, and the agent whose limits its answer has. `has_goal`: see `PreparedEpisode`."""
+
+    agent: VlmAgent
+    sentence: Sentence
+    screen: Screen
+    has_goal: bool | None
+
+    def answer(self, ids: list[int], usage: Usage) -> Answer:
+        """`ids`: the tokens that were decoded."""
+        return self.agent._answer(ids, self.screen, usage, has_goal=self.has_goal)
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,14 @@ with TraceWriter(folder, heading) as trace:
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-from vlm_agent.agents import Agent, Answer, NoAnswerError, Turn
+from vlm_agent.agents import Agent, Answer, Asked, NoAnswerError, Turn
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import DONE, FAILED, IN_DOUBT, UNPARSED, WITHHELD, TraceStep
 from vlm_agent.devices import Device
@@ -28,6 +29,8 @@ from vlm_agent.devices.errors import (
 from vlm_agent.episodes import Action, Screen, UiElement, digest, is_black, is_same_screen
 
 _LOG = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 STEP_LIMIT, LOOP, NO_ACTION, STOPPED = "step_limit", "loop", "unparsed", "stopped"
 
@@ -133,12 +136,44 @@ def act(
     Raises DeviceError if the phone is lost, NoAnswerError if the agent fails, and every exception of the agent. The
     trace is complete in each case.
     """
-    return _Run(agent, device, goal, trace, guard, limits, watch, warn).play()
+    return answered(turns(device, goal, trace, guard, limits, watch, warn), agent)
+
+
+Turns = Generator[Asked, tuple[Answer, float], Result]
+"""What an agent is asked, one step after the other; each answer is sent with the seconds that it took."""
+
+
+def answered(turns: Turns[Result], agent: Agent) -> Result:
+    """The result of a run whose questions `agent` answers."""
+    try:
+        asked = next(turns)
+        while True:
+            start = time.perf_counter()
+            try:
+                answer = agent.act(*asked)
+            except BaseException as error:
+                turns.throw(error)
+                raise
+            asked = turns.send((answer, time.perf_counter() - start))
+    except StopIteration as end:
+        return end.value
+
+
+def turns(
+    device: Device,
+    goal: str,
+    trace: TraceWriter,
+    guard: Guard,
+    limits: Limits = Limits(),
+    watch: Callable[[ProposedStep], bool] = never_stop,
+    warn: Callable[[str], None] = _LOG.warning,
+) -> Turns[Ending]:
+    """`act` without an agent: the caller answers."""
+    return _Run(device, goal, trace, guard, limits, watch, warn).play()
 
 
 @dataclass
 class _Run:
-    agent: Agent
     device: Device
     goal: str
     trace: TraceWriter
@@ -152,14 +187,14 @@ class _Run:
     """The screens since the last action, each with an answer that was not an action."""
     repetitions: Counter[tuple[bytes, Action]] = field(default_factory=Counter)
 
-    def play(self) -> Ending:
+    def play(self) -> Turns[Ending]:
         while True:
             if self.ending.steps == self.limits.steps:
                 return self._end(STEP_LIMIT, f"stopped at the limit of {self.ending.steps} steps")
-            if (end := self._step()) is not None:
+            if (end := (yield from self._step())) is not None:
                 return self._end(*end)
 
-    def _step(self) -> tuple[str, str] | None:
+    def _step(self) -> Turns[tuple[str, str] | None]:
         """(reason, message) if the run ends with this step, else None."""
         start = time.perf_counter()
         pixels, elements = self.device.screenshot(), self.device.elements()
@@ -172,9 +207,8 @@ class _Run:
             self.history[-1] = replace(last, changed=changed)
         if any(_are_equal(screen, other) for other in self.unread):
             return NO_ACTION, _SAME_AGAIN  # an agent has no other input but the number of the step
-        start = time.perf_counter()
-        answer = self.agent.act(self.goal, tuple(self.history), screen)
-        seconds["agent"] = time.perf_counter() - start + answer.diagnostics.seconds_on_disk
+        answer, spent = yield Asked(self.goal, tuple(self.history), screen)
+        seconds["agent"] = spent + answer.diagnostics.seconds_on_disk
         if answer.failed is not None:
             raise NoAnswerError(answer.failed)
         for part, duration in seconds.items():

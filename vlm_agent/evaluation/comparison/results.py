@@ -25,14 +25,16 @@ from vlm_agent.evaluation.online.evaluate import EXPERT
 from vlm_agent.evaluation.scoring.comparison import compare as compare_runs
 from vlm_agent.evaluation.scoring.dialects import SCORERS
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
+from vlm_agent.evaluation.scoring.measures import SHARES_OF_TASKS
+from vlm_agent.files.pages import words
 
 DIVIDING = 24
 """Screens on the page."""
 
 _SEED = 0
 
-FIGURES = ("official", "strict", "complete match", "success")
-"""In percent. Complete match is by the official scorer, success is online."""
+FIGURES = ("official", "strict", "complete match", *map(words, SHARES_OF_TASKS))
+"""In percent. Complete match is by the official scorer; the last ones are online."""
 
 
 def results_of(
@@ -117,13 +119,12 @@ def _row(
 ) -> dict[str, Any]:
     metrics = read_metrics(stages.layout.of(OFFLINE, key, seed))
     online = read_online(stages.layout.of(ONLINE, key, seed))[AGENT]["overall"]
-    success = {"success": online["success"]}, {"success": online["interval"]}
-    figures, intervals = _figures(metrics[AGENT])
+    (figures, intervals), online_figures = _figures(metrics[AGENT]), _online_figures(online)
     training = ran.get(name_of(TRAIN, SERVED if agent.served else key, seed), {})
     run = _run(stages, key, agent, seed)
     return {
-        "figures": figures | success[0],
-        "intervals": intervals | success[1],
+        "figures": figures | online_figures["figures"],
+        "intervals": intervals | online_figures["intervals"],
         "controls": {
             name: dict(zip(("figures", "intervals"), _figures(scores), strict=True))
             for name, scores in metrics.items()
@@ -156,6 +157,13 @@ def _figures(scores: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     }
     figures = {name: row[share] for name, (row, share) in places.items()}
     return figures, {name: row.get("intervals", {}).get(share) for name, (row, share) in places.items()}
+
+
+def _online_figures(overall: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {
+        "figures": {words(rate): overall[rate] for rate in SHARES_OF_TASKS},
+        "intervals": {words(rate): overall[interval] for rate, interval in SHARES_OF_TASKS.items()},
+    }
 
 
 def _costs(scores: Mapping[str, Any], online: Mapping[str, Any]) -> dict[str, float | None]:
@@ -193,11 +201,7 @@ def _baselines(stages: Stages, finished: Mapping[tuple[str, int], Path]) -> dict
         }
         online = read_online(stages.layout.of(ONLINE, key, seed))
         for name in (EXPERT, *(one for one in online if one not in (AGENT, EXPERT))):
-            overall = online[name]["overall"]
-            rows[name] = {
-                "figures": {"success": overall["success"]},
-                "intervals": {"success": overall["interval"]},
-            }
+            rows[name] = _online_figures(online[name]["overall"])
         return rows
     return {}
 

@@ -6,20 +6,23 @@ OUT/<run>/00012/       trace and result of a task (see `runs.py`)
 OUT/online.json        every score of every run, and every task
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from rich.console import Console
 
-from vlm_agent.agents import Agent, AgentSettings, NoAnswerError
+from vlm_agent.agents import ActsTogether, Agent, AgentSettings, Asked, NoAnswerError
 from vlm_agent.agents.controls import CONTROLS, controlled, controls_of
 from vlm_agent.agents.llm.client import retry_advice
 from vlm_agent.agents.loading import load_agent, reported_spending
 from vlm_agent.agents.read_screens import ScreenReader
+from vlm_agent.devices.acting.loop import Turns
 from vlm_agent.episodes import Action, Episode
 from vlm_agent.evaluation.about import (
     AGENT,
@@ -35,13 +38,14 @@ from vlm_agent.evaluation.online.runs import (
     EXPERT,
     SPLIT,
     OnlineTask,
-    Player,
     address_of,
     allowed_steps,
     is_done,
     online_tasks,
     play,
     read_result,
+    solution_of,
+    task_turns,
 )
 from vlm_agent.evaluation.online.scores import OVERALL, online_scores
 from vlm_agent.evaluation.report.terminal import online_tables
@@ -69,7 +73,7 @@ def read_tasks(output: Path) -> tuple[list[str], int | None]:
 
 
 @dataclass(frozen=True)
-class _Attempt:
+class Attempt:
     """One task of one run; `name`: of the run in tables and traces."""
 
     run: str
@@ -99,8 +103,9 @@ def evaluate_online(
 ) -> dict:
     """Scores an agent on the first `tasks` tasks of `seed`, and under its `controls` (all, none or those named).
 
-    The expert and an agent that does nothing are scored for comparison. One agent operates `workers` phones in
-    parallel; except for `cost`, the results do not depend on their number. Finished tasks in `output` are kept.
+    The expert and an agent that does nothing are scored for comparison. One agent operates `workers` phones at once: in
+    common forward passes, if it can (`Agent.together`), else in threads. Except for `cost`, and for what rounding
+    changes in mixed precision, the results do not depend on their number. Finished tasks in `output` are kept.
 
     `long_screens`: the agent sees each page as one tall picture. `readers`: the elements of screens are read from
     pixels. `size`: (height, width) of the phones' screens in pixels. `scale`: screenshots are rendered at this multiple
@@ -127,7 +132,7 @@ def evaluate_online(
     reader = None if readers is None else ScreenReader.of(readers)
     played = online_tasks(tasks, seed, size, scale)
     names = names_in_tables(runs, settings.run_label)
-    attempts = [_Attempt(run, task, output, long_screens, names[run], reader) for run in runs for task in played]
+    attempts = [Attempt(run, task, output, long_screens, names[run], reader) for run in runs for task in played]
     with free_after_errors(job), job.locked():
         _play(
             settings.in_output(output),
@@ -147,26 +152,26 @@ def evaluate_online(
 
 
 def _play(
-    settings: AgentSettings, attempts: list[_Attempt], workers: int, console: Console, readers: Readers | None
+    settings: AgentSettings, attempts: list[Attempt], workers: int, console: Console, readers: Readers | None
 ) -> None:
     """Runs the attempts; loads the agent only if one of them needs it."""
     if not attempts:
         return
-    players = dict(BASELINES)
+    agents: dict[str, Agent] = {}
     stop: Callable[[], object] = bool
     by_agent = [attempt for attempt in attempts if attempt.run not in BASELINES]
     with ExitStack() as stack:
         if by_agent:
             agent = load_agent(settings, console, readers)
-            players |= _players(agent)
+            agents = {AGENT: agent} | {name: controlled(agent, control) for name, control in CONTROLS.items()}
             stop = agent.stop
             sample = _sample(by_agent)
             steps = sum(allowed_steps(len(episode)) for episode in sample) * len(by_agent) // len(sample)
             stack.enter_context(reported_spending(agent, console, lambda: sample, steps))
-        _play_all(attempts, players, workers, console, stop)
+        _play_all(attempts, agents, workers, console, stop)
 
 
-def _sample(attempts: Sequence[_Attempt]) -> list[Episode]:
+def _sample(attempts: Sequence[Attempt]) -> list[Episode]:
     """The expert's solutions of the first tasks."""
     episodes = []
     for task in list({attempt.task.index: attempt.task for attempt in attempts}.values())[:SAMPLE]:
@@ -176,27 +181,16 @@ def _sample(attempts: Sequence[_Attempt]) -> list[Episode]:
 
 
 def _play_all(
-    attempts: list[_Attempt],
-    players: Mapping[str, Player],
-    workers: int,
-    console: Console,
-    stop: Callable[[], object],
+    attempts: list[Attempt], agents: Mapping[str, Agent], workers: int, console: Console, stop: Callable[[], object]
 ) -> None:
     """Raises NoAnswerError at the end if the agent failed to answer in a task; all other tasks are finished.
 
     Other exceptions, and Ctrl-C, call `stop`, so that the tasks of other threads end early.
     """
     failed: list[NoAnswerError] = []
-    with stoppable_pool(workers, stop) as pool, Progress(console, len(attempts), "tasks").shown() as progress:
-        pending = [
-            pool.submit(play, one.run, players[one.run], one.task, one.folder, one.long_screens, one.reader, one.name)
-            for one in attempts
-        ]
-        for attempt in as_completed(pending):
-            try:
-                attempt.result()
-            except NoAnswerError as error:
-                failed.append(error)
+    with Progress(console, len(attempts), "tasks").shown() as progress:
+        for error in _finished(attempts, agents, workers, stop):
+            failed += [] if error is None else [error]
             progress.advance(1, "acting")
     if failed:
         raise NoAnswerError(
@@ -205,10 +199,27 @@ def _play_all(
         )
 
 
-def _players(agent: Agent) -> dict[str, Player]:
-    agents: dict[str, Agent] = {AGENT: agent}
-    agents |= {name: controlled(agent, control) for name, control in CONTROLS.items()}
-    return {run: partial(_ignore_expert, agent) for run, agent in agents.items()}
+def _finished(
+    attempts: list[Attempt], agents: Mapping[str, Agent], workers: int, stop: Callable[[], object]
+) -> Iterator[NoAnswerError | None]:
+    """Plays the attempts; an item for each, which is the error of an agent that could not answer."""
+    together = {run: acting for run, agent in agents.items() if (acting := agent.together()) is not None}
+    for run, acting in together.items():
+        yield from played_together([one for one in attempts if one.run == run], acting, workers)
+    players = BASELINES | {run: partial(_ignore_expert, agent) for run, agent in agents.items()}
+    with stoppable_pool(workers, stop) as pool:
+        pending = [
+            pool.submit(play, one.run, players[one.run], one.task, one.folder, one.long_screens, one.reader, one.name)
+            for one in attempts
+            if one.run not in together
+        ]
+        for attempt in as_completed(pending):
+            try:
+                attempt.result()
+            except NoAnswerError as error:
+                yield error
+            else:
+                yield None
 
 
 def _ignore_expert(agent: Agent, _: Sequence[Action]) -> Agent:
@@ -216,7 +227,36 @@ def _ignore_expert(agent: Agent, _: Sequence[Action]) -> Agent:
     return agent
 
 
-def _content(attempts: Iterable[_Attempt], runs: list[str], about: dict) -> dict:
+def played_together(attempts: Iterable[Attempt], agent: ActsTogether, phones: int) -> Iterator[NoAnswerError | None]:
+    """`_finished` on `phones` phones at once. A phone whose task ends gets the next one."""
+    waiting, playing = iter(attempts), list[tuple[Turns[dict], Asked]]()
+    while True:
+        for one in islice(waiting, phones - len(playing)):
+            turns = task_turns(
+                one.run, solution_of(one.task), one.task, one.folder, one.long_screens, one.reader, one.name
+            )
+            playing.append((turns, next(turns)))
+        if not playing:
+            return
+        start = time.perf_counter()
+        try:
+            answers = agent.act([asked for _, asked in playing])
+        except BaseException as error:
+            for turns, _ in playing:
+                with suppress(type(error)):
+                    turns.throw(error)
+            raise
+        seconds, before, playing = (time.perf_counter() - start) / len(playing), playing, []
+        for (turns, _), answer in zip(before, answers, strict=True):
+            try:
+                playing.append((turns, turns.send((answer, seconds))))
+            except StopIteration:
+                yield None
+            except NoAnswerError as error:
+                yield error
+
+
+def _content(attempts: Iterable[Attempt], runs: list[str], about: dict) -> dict:
     results: dict[str, list[dict]] = {run: [] for run in runs}
     for attempt in attempts:
         results[attempt.run].append(read_result(attempt.folder, address_of(attempt.task.task)))
@@ -235,4 +275,5 @@ def _context_fact(rows: Mapping[str, dict]) -> dict[str, str]:
 
 
 def _outcome(result: dict, run: str, index: int) -> dict:
-    return {key: result[key] for key in ("success", "reached", "steps", "reason")} | {"trace": f"{run}/{index:05d}"}
+    shown = ("success", "reached", "false_complete", "side_effects", "steps", "reason")
+    return {key: result[key] for key in shown} | {"trace": f"{run}/{index:05d}"}

@@ -8,9 +8,12 @@ OUT/<run>/00012/result.json   written last: the task is finished
 """
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from vlm_agent.agents import Agent
 from vlm_agent.agents.read_screens import ScreenReader
@@ -20,7 +23,7 @@ from vlm_agent.datasets.sources.traces import Heading
 from vlm_agent.devices import Device
 from vlm_agent.devices.acting.around import ReadElements, long_screen
 from vlm_agent.devices.acting.guard import Guard
-from vlm_agent.devices.acting.loop import Limits, act
+from vlm_agent.devices.acting.loop import Limits, Turns, answered, turns
 from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import read_checked, write_checked
@@ -80,27 +83,49 @@ def allowed_steps(expert_steps: int) -> int:
     return 2 * expert_steps + 4
 
 
-def play(
+@dataclass(frozen=True)
+class Solution:
+    """The expert's actions on a task, and what lasts on the phone (`SimulatedPhone.durable`) before and after them."""
+
+    actions: tuple[Action, ...]
+    start: Counter[str]
+    end: Counter[str]
+
+
+@lru_cache(maxsize=1024)
+def solution_of(task: OnlineTask) -> Solution:
+    """Computed once for all runs of an evaluation: the expert looks at as many screens as an agent."""
+    phone, goal = task.fresh_phone()
+    start = phone.durable()
+    return Solution(tuple(step.action for step in goal.solve(phone, pixels=False)), start, phone.durable())
+
+
+def play(run: str, player: Player, task: OnlineTask, folder: Path, *options: Any, **named: Any) -> dict:
+    """Runs the agent on the task and returns the content of `result.json`. `options`: those of `task_turns`."""
+    solution = solution_of(task)
+    return answered(task_turns(run, solution, task, folder, *options, **named), player(solution.actions))
+
+
+def task_turns(
     run: str,
-    player: Player,
+    solution: Solution,
     task: OnlineTask,
     folder: Path,
     long_screens: bool = False,
     reader: ScreenReader | None = None,
     name: str | None = None,
-) -> dict:
-    """Runs the agent on the task and returns the content of `result.json`. Empties `folder` first.
+) -> Turns[dict]:
+    """`play` without an agent: the caller answers. Empties `folder` first.
 
     `long_screens`: the agent sees each page as one tall picture. The baselines never do: their actions are those on
     the phone's screen. `reader`: the elements of screens, but for baselines, are read from pixels. `name`: of the agent
     in the trace, by default the run.
 
     `reached`: the phone was in the goal's state when the run ended. `success`: in addition, the agent declared the same
-    end as the expert (complete or impossible). `expert_steps`: length of the expert's solution.
+    end as the expert (complete or impossible). `false_complete`: the agent declared the task complete without success.
+    `side_effects`: see `side_effects`. `expert_steps`: length of the expert's solution.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    expert_phone, same_task = task.fresh_phone()
-    actions = [step.action for step in same_task.solve(expert_phone, pixels=False)]
     phone, goal = task.fresh_phone()
     address = address_of(goal)
     long_screens = long_screens and run not in BASELINES
@@ -109,14 +134,15 @@ def play(
     heading = Heading(
         f"{run} {address}", goal.goal, run if name is None else name, device_type(phone.size), goal.subset, *replay
     )
-    limits = Limits(allowed_steps(len(actions)))
+    limits = Limits(allowed_steps(len(solution.actions)))
     with TraceWriter(folder, heading) as trace:
         guard = Guard(allow_purchases=True, launcher=LAUNCHER)  # nothing can be bought on a simulated phone
         device: Device = phone if reader is None or run in BASELINES else ReadElements(phone, reader)
         device = long_screen(device, goal.goal, trace, guard) if long_screens else device
-        ending = act(player(actions), device, goal.goal, trace, guard, limits)
+        ending = yield from turns(device, goal.goal, trace, guard, limits)
         reached = goal.reached(phone)
         trace.judged(reached)
+    success = reached and ending.reason == solution.actions[-1].name
     result = {
         "task": address,
         "subset": goal.subset,
@@ -124,12 +150,21 @@ def play(
         "memory": goal.memory,
         "goal": goal.goal,
         "reached": reached,
-        "success": reached and ending.reason == actions[-1].name,
-        "expert_steps": len(actions),
+        "success": success,
+        "false_complete": ending.reason == Action.complete().name and not success,
+        "side_effects": side_effects(solution.start, solution.end, phone.durable()),
+        "expert_steps": len(solution.actions),
         **asdict(ending),
     }
     write_checked(folder / RESULT, result)
     return result
+
+
+def side_effects(start: Counter[str], solved: Counter[str], end: Counter[str]) -> list[str]:
+    """What lasts at the `end` and neither at the `start` nor after the expert's solution (+), and the reverse (-): a
+    line each. The arguments are from `SimulatedPhone.durable`."""
+    added, lost = end - (start | solved), (start & solved) - end
+    return [f"{sign} {line}" for sign, lines in (("+", added), ("-", lost)) for line in sorted(lines.elements())]
 
 
 @dataclass
@@ -143,6 +178,8 @@ class _Result:
     goal: str
     reached: bool
     success: bool
+    false_complete: bool
+    side_effects: list[str]
     expert_steps: int
     reason: str
     steps: int

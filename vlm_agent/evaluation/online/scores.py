@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from vlm_agent.datasets.selection import published_subsets
-from vlm_agent.evaluation.scoring.measures import wilson
+from vlm_agent.evaluation.scoring.measures import SHARES_OF_TASKS, wilson
 
 OVERALL, MEMORY = "overall", "memory_goals"
 
@@ -15,6 +16,8 @@ def online_scores(results: Sequence[Mapping]) -> dict[str, dict]:
     A row holds
 
     - `tasks`, `successes`, `success` and `reached` (percent), `interval` (95 % Wilson interval of the success);
+    - `false_completes`, the percentage of tasks that were declared complete without success, `side_effects`, of tasks
+      with any, and the interval of each, `…_interval`;
     - `steps` and `expert_steps`, means over tasks, and `steps_over_expert`, all steps in successful tasks divided by
       the expert's steps in them;
     - `unparsed`, the number of answers that were not actions, and `ends`, the number of runs by reason for their end;
@@ -38,8 +41,9 @@ def _row(results: list[Mapping]) -> dict:
     return {
         "tasks": len(results),
         "successes": len(successful),
-        "success": _mean([100.0 * result["success"] for result in results]),
-        "interval": wilson(len(successful), len(results)),
+        **_rate("success", [result["success"] for result in results]),
+        **_rate("false_completes", [result["false_complete"] for result in results]),
+        **_rate("side_effects", [bool(result["side_effects"]) for result in results]),
         "reached": _mean([100.0 * result["reached"] for result in results]),
         "steps": _mean([result["steps"] for result in results]),
         "expert_steps": _mean([result["expert_steps"] for result in results]),
@@ -49,6 +53,10 @@ def _row(results: list[Mapping]) -> dict:
         "cost": _cost(results),
         **({"beyond_context": beyond} if beyond else {}),
     }
+
+
+def _rate(name: str, those: Sequence[bool]) -> dict[str, Any]:
+    return {name: _mean([100.0 * one for one in those]), SHARES_OF_TASKS[name]: wilson(sum(those), len(those))}
 
 
 def _cost(results: list[Mapping]) -> dict[str, float | None]:

@@ -15,7 +15,7 @@ from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.episodes import Screen
 from vlm_agent.evaluation.predictions import COST_FORMS, Prediction
 from vlm_agent.evaluation.scoring.aitz.metrics import MEASURES
-from vlm_agent.evaluation.scoring.measures import SHARES
+from vlm_agent.evaluation.scoring.measures import SHARES, SHARES_OF_TASKS
 from vlm_agent.evaluation.scoring.metrics import OVERALL, UNPARSED, headline, shown_sets
 from vlm_agent.files.console import new_table
 from vlm_agent.files.pages import words
@@ -223,25 +223,32 @@ _ONLINE_COSTS = (
 )
 
 
-def online_tables(runs: Mapping[str, Mapping]) -> tuple[Table, Table]:
-    """Success with its interval by subset, and the cost; `runs` maps names to results of `online_scores`."""
+def online_tables(runs: Mapping[str, Mapping]) -> tuple[Table, ...]:
+    """Success with its interval by subset, the rates of all tasks, and the cost; `runs` maps names to results of
+    `online_scores`."""
     first = next(iter(runs.values()))
     columns = [name for name, row in first.items() if row["tasks"]]
     headers = [column.replace("_", "\n") for column in columns]
     success = new_table(f"Success on {first[OVERALL]['tasks']} tasks, % (95 % interval below)", ["", *headers])
     for name, rows in runs.items():
-        success.add_row(Text(name), *(_success(rows[column]) for column in columns))
+        success.add_row(Text(name), *(_rate(rows[column], "success", "interval") for column in columns))
+    outcomes = new_table(
+        "Outcomes of all tasks, % (95 % interval below)", ["", *map(words, SHARES_OF_TASKS), "goal reached"]
+    )
+    for name, rows in runs.items():
+        rates = (_rate(rows[OVERALL], rate, interval) for rate, interval in SHARES_OF_TASKS.items())
+        outcomes.add_row(Text(name), *rates, f"{rows[OVERALL]['reached']:.1f}")
     cost = new_table("Cost", _ONLINE_COSTS, left=("ends",))
     for name, rows in runs.items():
         cost.add_row(Text(name), *_cost_cells(rows[OVERALL]))
-    return success, cost
+    return success, outcomes, cost
 
 
-def _success(row: Mapping) -> Text:
-    if row["success"] is None:
+def _rate(row: Mapping, name: str, interval: str) -> Text:
+    if row[name] is None:
         return Text("–")
-    low, high = row["interval"]
-    return Text(f"{row['success']:.1f}").append(f"\n{low:.0f}–{high:.0f}", "dim")
+    low, high = row[interval]
+    return Text(f"{row[name]:.1f}").append(f"\n{low:.0f}–{high:.0f}", "dim")
 
 
 def _cost_cells(row: Mapping) -> list[str]:

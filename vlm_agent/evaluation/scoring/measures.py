@@ -30,6 +30,13 @@ SHARES_OF_EPISODES = ("complete_match", "success")
 """Shares that are proportions of episodes, here and in `aitz`. Their interval is Wilson's, of paired differences Bonett
 and Price's, which have a width where no episode, or every one, counts; a bootstrap has none there."""
 
+SHARES_OF_TASKS = {
+    "success": "interval",
+    "false_completes": "false_completes_interval",
+    "side_effects": "side_effects_interval",
+}
+"""Percentages of the tasks of an online evaluation: the key of each in a row, and that of its interval (Wilson's)."""
+
 RESAMPLES = 1000
 
 _SAME = 1e-9

@@ -244,6 +244,18 @@ def _in_own_precision(module: nn.Conv2d, pixels: torch.Tensor) -> torch.Tensor:
         )
 
 
+def cast_linear_weights(model: nn.Module, dtype: torch.dtype) -> None:
+    """Casts the weights of linear layers to `dtype`, in place, for mixed precision without gradients.
+
+    Autocast casts a weight at every call unless it requires a gradient, which takes a third of decoding a token of a
+    small model. Results are the same. An embedding that is tied to the head keeps its own weight.
+    """
+    for module in model.modules():
+        if type(module) is nn.Linear:
+            for name, parameter in list(module.named_parameters(recurse=False)):
+                setattr(module, name, nn.Parameter(parameter.to(dtype), requires_grad=False))
+
+
 def to_dtype(model: Model, dtype: torch.dtype) -> Model:
     """The model in `dtype`, in place, except its rotary frequencies.
 

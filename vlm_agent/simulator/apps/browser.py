@@ -1,6 +1,7 @@
 """The browser: an address field with suggestions, a search engine, sites and web shops."""
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -43,6 +44,9 @@ class Browser(App):
         self.seed = rng.random()
         self.field_below = rng.random() < 0.35
         self.rows_below = rng.random() < 0.5
+
+    def durable(self) -> Iterable[str]:
+        return (f"{shop.name}: {line}" for shop in self.shops.values() for line in shop.durable())
 
     def shop_named(self, name: str) -> Shop:
         if name not in self.shops:

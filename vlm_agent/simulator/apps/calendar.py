@@ -1,6 +1,7 @@
 """The calendar: a week with one page per day; swipes sideways change the day."""
 
 import random
+from collections.abc import Iterable
 from functools import partial
 
 from vlm_agent.simulator.app import App, Route
@@ -22,6 +23,9 @@ class Calendar(App):
         self.colours = {event: rng.choice(ACCENTS) for event in LABELS}
         self.deleted: list[tuple[str, str]] = []
         self.low = rng.random() < 0.5
+
+    def durable(self) -> Iterable[str]:
+        return (f"{event} on {day}" for day, events in self.week.items() for event in events)
 
     @property
     def day(self) -> str:

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -67,6 +67,11 @@ class Clock(App):
         self.running: str | None = None
         self.draft: dict = {"hour": 6, "minute": 0, "half": "AM"}
         self.saved: list[str] = []
+
+    def durable(self) -> Iterable[str]:
+        alarms = (f"alarm at {alarm.time}, {'on' if alarm.on else 'off'}" for alarm in self.alarms)
+        running = [] if self.running is None else [f"{self.running} is running"]
+        return (*alarms, *(f"time in {city}" for city in self.zones), *running)
 
     def page(self) -> Page:
         if self.route.name == "cities":

@@ -1,6 +1,7 @@
 """Mail: an inbox with stars, and a page per letter."""
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -39,6 +40,11 @@ class Mail(App):
         self.sent: list[tuple[str, str]] = []
         self.bar = rng.random() < 0.5
         self.below = rng.random() < 0.5
+
+    def durable(self) -> Iterable[str]:
+        letters = (f"letter from {letter.sender}{', starred' * letter.starred}" for letter in self.inbox)
+        archived = (f"archived letter from {sender}" for sender in self.archived)
+        return (*letters, *archived, *(f"sent to {name}: {text}" for name, text in self.sent))
 
     def letter(self, sender: str) -> Letter | None:
         return next((letter for letter in self.inbox if letter.sender == sender), None)

@@ -1,6 +1,7 @@
 """Messages and contacts: conversations with people, and calling them."""
 
 import random
+from collections.abc import Iterable
 from functools import partial
 
 from vlm_agent.simulator.app import App, Route
@@ -18,6 +19,9 @@ class Messages(App):
             name: [(rng.choice(LABELS), rng.random() < 0.4) for _ in range(rng.randint(1, 5))] for name in NAMES
         }
         self.sent: list[tuple[str, str]] = []
+
+    def durable(self) -> Iterable[str]:
+        return (f"sent to {name}: {text}" for name, text in self.sent)
 
     def _home(self, route: Route) -> Page:
         rows = [
@@ -77,6 +81,9 @@ class Contacts(App):
         self.calls: list[str] = []
         self.favourites: set[str] = set(rng.sample(NAMES, 3))
         self.low = rng.random() < 0.5
+
+    def durable(self) -> Iterable[str]:
+        return (*(f"called {name}" for name in self.calls), *(f"favourite {name}" for name in self.favourites))
 
     def _home(self, route: Route) -> Page:
         rows = [

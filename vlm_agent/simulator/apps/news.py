@@ -1,6 +1,7 @@
 """News: one tab per section, and stories."""
 
 import random
+from collections.abc import Iterable
 from functools import partial
 
 from vlm_agent.simulator.app import App, Route
@@ -25,6 +26,9 @@ class News(App):
         }
         self.saved: list[tuple[str, str]] = []
         self.three = rng.random() < 0.6
+
+    def durable(self) -> Iterable[str]:
+        return (f"saved {section} in {city}" for section, city in set(self.saved))
 
     def page(self) -> Page:
         if self.route.name == "story":

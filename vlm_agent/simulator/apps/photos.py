@@ -1,6 +1,7 @@
 """Photos: one album per city, and a viewer in which swipes sideways change the photo."""
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -38,6 +39,9 @@ class Photos(App):
             city: [(rng.choice(glyphs), random_colour(rng, 40, 200)) for _ in range(6)] for city in self.albums
         }
         self.liked: list[tuple[str, int]] = []
+
+    def durable(self) -> Iterable[str]:
+        return (f"liked {city} {number + 1}" for city, number in set(self.liked))
 
     def page(self) -> Page:
         if self.route.name == "photo":

@@ -1,6 +1,7 @@
 """Settings: a list of switches and sub-pages with choices."""
 
 import random
+from collections.abc import Iterable
 from functools import partial
 
 from vlm_agent.simulator.app import App
@@ -33,6 +34,9 @@ class Settings(App):
         self.colours = {name: rng.choice(ACCENTS) for name in self.order}
         self.plain = rng.random() < 0.4
         self.groups = rng.random() < 0.5
+
+    def durable(self) -> Iterable[str]:
+        return (f"{page}: {choice}" for page, choice in self.choices.items())
 
     def page(self) -> Page:
         if self.route.name != "home":

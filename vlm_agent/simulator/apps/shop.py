@@ -1,6 +1,7 @@
 """Shops: departments, search, products, cart and checkout. The Shop app is one shop; the browser has others."""
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -59,6 +60,9 @@ class Shop:
         self.added: list[str] = []
         self.emptied = False
         self.badges = True
+
+    def durable(self) -> Iterable[str]:
+        return (f"{product} in the cart" for product in self.cart)
 
     def _rng(self, *what: str) -> random.Random:
         return random.Random(f"{self.seed} {' '.join(what)}")
@@ -278,6 +282,9 @@ class ShopApp(App):
 
     def fill(self, rng: random.Random) -> None:
         self.shop = Shop(self, "Shop", rng)
+
+    def durable(self) -> Iterable[str]:
+        return self.shop.durable()
 
     def page(self) -> Page:
         return self.shop.page(self.route)

@@ -1,6 +1,7 @@
 """The app store: search, an app's page with install, open, update and uninstall, and a list of updates."""
 
 import random
+from collections.abc import Iterable
 from functools import partial
 
 from vlm_agent.simulator.app import App, Route
@@ -25,6 +26,9 @@ class Store(App):
         self.tabs_below = rng.random() < 0.6
         self.buttons_low = rng.random() < 0.5
         self.search_top = rng.random() < 0.6
+
+    def durable(self) -> Iterable[str]:
+        return (f"update of {name} waits" for name in self.updates)
 
     def install(self, name: str) -> None:
         self.phone.installed.append(name)

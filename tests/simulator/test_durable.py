@@ -1,0 +1,73 @@
+"""What lasts on a simulated phone: goals change it, and looking at things does not."""
+
+import pytest
+
+from vlm_agent.episodes import Action
+from vlm_agent.evaluation.online.runs import side_effects
+from vlm_agent.simulator import SimulatedPhone
+from vlm_agent.simulator.apps.clock import Clock
+from vlm_agent.simulator.apps.shop import ShopApp
+from vlm_agent.simulator.apps.store import Store
+from vlm_agent.simulator.tasks import sample_task
+
+
+def opened_and_closed(seed, draws):
+    phone = SimulatedPhone(seed)
+    before = phone.durable()
+    for name in phone.installed:
+        phone.perform(Action.open_app(name))
+        if draws:
+            phone.canvas()
+        phone.perform(Action.press("home"))
+    return before, phone.durable()
+
+
+def test_looking_at_every_app_changes_nothing_that_lasts():
+    for seed in range(500):
+        before, after = opened_and_closed(seed, draws=seed < 10)
+        assert before == after
+        assert side_effects(before, before, after) == []
+
+
+def test_reading_what_lasts_changes_no_screen():
+    for seed in range(5):
+        looked, other = (SimulatedPhone(seed) for _ in range(2))
+        looked.durable()
+        for name in other.installed:
+            for phone in (looked, other):
+                phone.open(name)
+            assert (looked.screenshot() == other.screenshot()).all()
+
+
+def test_what_the_expert_changes_is_a_side_effect_only_of_another_goal():
+    changed = set()
+    for seed in range(150):
+        task = sample_task(("google_apps", "install", "web_shopping")[seed % 3], "train", seed)
+        phone = SimulatedPhone(seed)
+        task.set_up(phone)
+        before = phone.durable()
+        task.solve(phone, pixels=False)
+        after = phone.durable()
+        assert side_effects(before, after, before) == side_effects(before, after, after) == []
+        if side_effects(before, before, after):
+            changed.add(task.template)
+    assert {"add_product", "call", "install", "message", "reply_mail", "set_alarm", "turn_switch"} <= changed
+    assert not {"search_store", "look_at_product", "see_cart"} & changed
+
+
+@pytest.mark.parametrize(
+    ("do", "effects"),
+    [
+        (lambda phone: phone.the(Clock).save(), ["+ Clock: alarm at 6:00 AM, on"]),
+        (lambda phone: phone.the(Store).uninstall(phone.installed[-1]), ["- Chess is installed"]),
+        (lambda phone: phone.toggle("Mute"), ["+ Mute is on"]),
+        (lambda phone: phone.the(ShopApp).shop.cart.extend(["red ball"] * 2), ["+ Shop: red ball in the cart"] * 2),
+    ],
+)
+def test_a_change_that_lasts_has_a_line_for_each(do, effects):
+    phone = SimulatedPhone(0)
+    phone.installed.append("Chess")
+    phone.switches["Mute"] = False
+    before = phone.durable()
+    do(phone)
+    assert side_effects(before, before, phone.durable()) == effects
