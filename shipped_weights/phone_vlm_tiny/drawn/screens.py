@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from shipped_weights.phone_vlm_tiny.drawn.collage import collage
-from shipped_weights.phone_vlm_tiny.drawn.words import COMMON_WORDS, any_word, phone_words, train_goals
+from shipped_weights.phone_vlm_tiny.drawn.words import COMMON_WORDS, FORM_WORDS, any_word, phone_words, train_goals
 from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe, DrawnScreenRecipe, RandomWalkRecipe
 from shipped_weights.screens.styles import SIZES, sample_style
 from vlm_agent.episodes import Action, Step, UiElement
@@ -125,9 +125,9 @@ def _touch(phone: SimulatedPhone, rng: random.Random, words: list[str], settings
 
 
 def vocabulary_texts(settings: DrawnRecipe) -> Iterator[str]:
-    """The texts from which the vocabulary of a tokenizer for these screens is built: word lists, icon types, goals of
-    the train split and texts of drawn screens."""
-    for word in (*phone_words(), *COMMON_WORDS):
+    """The texts from which the vocabulary of a tokenizer for these screens is built: word lists, words of lessons, icon
+    types, goals of the train split and texts of drawn screens."""
+    for word in (*phone_words(), *COMMON_WORDS, *FORM_WORDS):
         yield from [word, word.capitalize(), word.lower()] * _LISTED_TIMES
     yield from [YES, NO, HOME] * _LISTED_TIMES
     yield from [element_type(glyph) for glyph in GLYPHS] * _LISTED_TIMES

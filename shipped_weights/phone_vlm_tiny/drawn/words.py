@@ -84,3 +84,21 @@ COMMON_WORDS = tuple(_TEXT.split())
 
 The list is short because a small model learns each word as one image, and more words mean fewer examples of each.
 """
+
+FORM_WORDS = (
+    "Goal",
+    "Action",
+    "Is",
+    "on",
+    "More",
+    "App",
+    "List",
+    "Not",
+    "here",
+    "of",
+    "beside",
+    "switch",
+    "swipe",
+    "impossible",
+)
+"""Words of prompts, questions and goals that no list has, so that each is one token."""
