@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from vlm_agent.cli.parser import make_parser
-from vlm_agent.evaluation.scoring.measures import wilson
 
 ROOT = Path(__file__).parents[1]
 READ = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -185,27 +184,3 @@ def test_files_that_the_page_of_papers_names_exist():
     roots = (ROOT, ROOT / "vlm_agent")
     assert len(names) > 60
     assert [name for name in sorted(names) if not any((root / name).exists() for root in roots)] == []
-
-
-def claims():
-    """(section, claim, figures, verdict, text of the pages of measurements that the section links)"""
-    for section in re.split(r"^## ", PAPERS, flags=re.MULTILINE)[1:]:
-        links = re.findall(r"\]\(\.\./((?:studies|benchmarks)/[\w/]+\.md)\)", section)
-        pages = " ".join((ROOT / link).read_text(encoding="utf-8") for link in dict.fromkeys(links))
-        for table in re.findall(r"^\| claim \|.*\| verdict \|\n\|[-|]+\|\n((?:\|.*\n)+)", section, flags=re.MULTILINE):
-            for row in table.splitlines():
-                claim, figures, verdict = (cell.strip() for cell in row.strip("|").split("|"))
-                yield section.partition("\n")[0], claim, re.sub(r"\(\[\w.*?\)\)", "", figures), verdict, pages
-
-
-@pytest.mark.parametrize(("paper", "claim", "figures", "verdict", "pages"), list(claims()))
-def test_figures_beside_the_claims_of_papers_are_those_of_the_measurements(paper, claim, figures, verdict, pages):
-    for right, of, low, high in re.findall(r"(\d+) of (\d+) \[([\d.]+), ([\d.]+)\]", figures):
-        assert [f"{edge:.1f}" for edge in wilson(int(right), int(of))] == [low, high]
-    rest = re.sub(r"\[.*?\]", "", figures)
-    numbers = re.findall(r"[+−]?\d[\d.,]* ± [\d.]+|\d[\d,]*(?:\.\d+)?", rest)
-    assert [number for number in numbers if number.rstrip(",") not in pages] == []
-    if difference := re.match(r"([+−])([\d.]+) ± ([\d.]+)", figures):
-        sign, size, half = difference.groups()
-        decided = {"+": "holds", "−": "opposite"}[sign] if float(size) > float(half) else "undecided"
-        assert verdict == decided

@@ -46,6 +46,17 @@ class Records:
             os.close(handle)
 
 
+def committed(path: Path) -> dict[str, dict]:
+    """Run → all that is known of it from lines of committed code: those of a changed checkout are left out. Empty
+    without the file."""
+    found: dict[str, dict] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        content = _content(line)
+        if "run" in content and not content["commit"].endswith("-dirty"):
+            found[content["run"]] = found.get(content["run"], {}) | content
+    return found
+
+
 def pruned(scores: Mapping, paths: Sequence[Sequence[str]]) -> dict:
     """The figures of `scores` at `paths` alone; a path that leads to a mapping keeps all of it."""
     found: dict = {}

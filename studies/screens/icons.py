@@ -28,6 +28,7 @@ from PIL import Image
 
 from shipped_weights.icons.drawn import draw
 from shipped_weights.icons.fonts import HELD_OUT, SIMULATED, Icon, icons_of
+from studies.ablation.records import Records
 from vlm_agent.files import write_json
 from vlm_agent.files.jobs import Job
 from vlm_agent.screens.icons import read_icons
@@ -177,11 +178,15 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("runs/icons"), metavar="DIR")
     parser.add_argument("--screens", type=Path, default=SCREENS, help="default: ../shared/data/annotated_screens")
     parser.add_argument("--quick", action="store_true", help=f"one icon of {QUICK}")
+    kept = Path(__file__).with_name("records.jsonl")
+    parser.add_argument("--records", type=Path, default=kept, help="not with --quick (default: %(default)s)")
     options = parser.parse_args()
+    records = Records(None if options.quick else options.records)
     job = Job(options.output, "figures of an icon reader", "job/plan.json", "job/lock")
     with job.locked():
         job.write_or_verify_plan({"reader": options.reader, "quick": options.quick})
         figures = measure(options)
+    records.add(f"icons, {options.reader}", figures)
     print(json.dumps(figures))
 
 

@@ -12,8 +12,8 @@ demo's test episodes:
 - grey screens, no history: base + LoRA under this control, in training and in evaluation.
 
 Results are cached in --output, in one folder per base and budget. Several commands with different arms or seeds can
-share the work; a last one summarises all. Prints a table of means with Student's 95 % intervals over seeds; the last
-line of output is JSON.
+share the work; a last one summarises all. The figures of a run are also added to --records. Prints a table of means
+with Student's 95 % intervals over seeds; the last line of output is JSON.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shipped_weights.phone_vlm_tiny.settings import read_pretraining
+from studies.ablation.records import Records, pruned
 from vlm_agent.evaluation.offline.run import AGENT
 from vlm_agent.evaluation.scoring.metrics import headline
 from vlm_agent.models.run_layout import EMBEDDED
@@ -40,6 +41,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LORA, SCRATCH = ROOT / "recipes/phone_vlm_tiny_lora.yaml", ROOT / "recipes/llama_vit_tiny.yaml"
 PRETRAINING = ROOT / "shipped_weights/phone_vlm_tiny/curriculum.yaml"
 FIGURES = (("strict", "overall"), ("official", "overall"), ("strict", "memory_goals"), ("official", "memory_goals"))
+KEPT = tuple((scorer, part, "partial_match") for scorer, part in FIGURES)
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
 """Number of seeds → 97.5 % quantile of Student's t distribution."""
 
@@ -98,9 +100,12 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--limit", type=int, default=160, metavar="N", help="test episodes (default 160)")
     parser.add_argument("--output", type=Path, default=ROOT / "build/pretraining", metavar="DIR")
+    kept = Path(__file__).with_name("records.jsonl")
+    parser.add_argument("--records", type=Path, default=kept, metavar="FILE", help="default: %(default)s")
     options = parser.parse_args()
     if len(options.seeds) not in (1, *STUDENT):
         parser.error(f"--seeds: intervals are known for at most {max(STUDENT)} of them")
+    options.records = Records(options.records)
     return options
 
 
@@ -118,7 +123,11 @@ def one_run(name: str, seed: int, options: argparse.Namespace) -> dict[str, floa
         scoring = ("--limit", options.limit, "--groups", options.demo / "aitw/groups.json", "--controls", "none")
         precision = ("--agent.bf16", "true") if has_bf16() else ()
         command("evaluate", "--checkpoint", run, "--shards", shards, "--output", output, *scoring, *precision)
-    shares = headline(json.loads((output / "metrics.json").read_text(encoding="utf-8"))[AGENT])
+    scores = json.loads((output / "metrics.json").read_text(encoding="utf-8"))[AGENT]
+    key = f"{budget.name}/{folder.name}, {options.limit} episodes" + (", bfloat16" if has_bf16() else "")
+    if not options.records.find(key):
+        options.records.add(key, {"metrics": {AGENT: pruned(scores, KEPT)}})
+    shares = headline(scores)
     seconds = json.loads((run / FINISHED).read_text(encoding="utf-8"))["figures"]["seconds"]
     return {f"{scorer} {part}": shares[scorer][part] for scorer, part in FIGURES} | {"seconds": seconds}
 

@@ -1,7 +1,7 @@
 """What can be known of a screen from a description of it, before any model plans (VisionTasker, tables 1 and 2).
 
     python -m studies.vision_tasker.questions [--screens 180] [--quick] [--widgets DETECTOR] [--icons READER]
-        [--tokenizer FOLDER] [--output FOLDER]
+        [--tokenizer FOLDER] [--output FOLDER] [--records FILE]
 
 Screens are those of all taps of the expert on held-out simulated episodes, drawn at 896x416 pixels, because texts of 8
 pixels cannot be read. Four views of each screen are compared:
@@ -25,7 +25,7 @@ tokens  a screen, by the tokenizer of FOLDER (default: the embedded base's), of 
 tabs  active tabs found, and screens without tabs on which one is seen
 
 Results are kept in --output, a file a screen, and OCR by the picture's digest; a killed command resumes. Prints the
-time left; the last line of output is JSON.
+time left and adds a line to --records; the last line of output is JSON.
 """
 
 import argparse
@@ -43,6 +43,7 @@ from statistics import fmean
 import numpy as np
 from transformers import AutoTokenizer
 
+from studies.ablation.records import Records
 from studies.vision_tasker.questions.asked import GROUPS, Question, is_right, questions_on
 from studies.vision_tasker.questions.reading import boxes_found, icons_read, of_truth
 from studies.vision_tasker.questions.taps import VERDICTS, verdict
@@ -199,7 +200,10 @@ def main() -> None:
     parser.add_argument("--icons", default=Readers().icons, help="default: %(default)s")
     parser.add_argument("--tokenizer", default=str(base_folder(BASE) / "tokenizer"), help=f"default: {BASE}'s")
     parser.add_argument("--output", type=Path, help="default: below build/")
+    kept = Path(__file__).with_name("records.jsonl")
+    parser.add_argument("--records", type=Path, default=kept, help="not with --quick (default: %(default)s)")
     options = parser.parse_args()
+    kept_figures = Records(None if options.quick else options.records)
     name = f"screen_questions-{options.widgets}-{options.icons}".replace("/", "_").replace(":", "_")
     folder = options.output or ROOT / "build" / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -209,6 +213,7 @@ def main() -> None:
     figures = summary(records, options.questions, options.tokenizer)
     for part, value in figures.items():
         print(part, json.dumps(value))
+    kept_figures.add(f"{name}, {len(records)} screens", figures | {"tokenizer": Path(options.tokenizer).parent.name})
     print(json.dumps(figures))
 
 
