@@ -64,6 +64,11 @@ class TrainedParts(Section):
     norm: Training = "frozen"
     head: Training = "frozen"
 
+    @property
+    def has_adapter(self) -> bool:
+        """Whether a part trains by LoRA, so that the run holds an adapter and not a whole model."""
+        return "lora" in self.model_dump().values()
+
 
 class Lora(Section):
     """Low-rank adapters on every linear layer of the parts set to `lora`. The paper's values are not known; the

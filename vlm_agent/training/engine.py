@@ -184,7 +184,7 @@ def load_base(recipe: Recipe, data: DataModule, run: Path) -> PreTrainedModel:
     with without_zero3_partitioning(recipe.model.starts_random):
         base = build(recipe.model, data.tokenizer, recipe.action_language.build())
     data.complete(base.config)
-    has_adapter = "lora" in recipe.model.train.model_dump().values()
+    has_adapter = recipe.model.train.has_adapter
     if ranks.number() == 0 and recipe.model.starts_random and has_adapter:
         base.save_pretrained(run / BASE_FOLDER)
     return base

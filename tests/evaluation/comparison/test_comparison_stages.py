@@ -122,6 +122,17 @@ def test_an_endpoint_of_the_user_replaces_the_model_that_is_trained():
     assert {seed for _, seed in prompted} == {0}
 
 
+def test_an_adapter_is_merged_before_it_is_served_and_a_whole_model_is_not():
+    assert COMPARISON.served is not None
+    adapted = COMPARISON.served.model_copy(update={"overrides": {"model.train.language_model": "lora"}})
+    found = Stages(COMPARISON.model_copy(update={"served": adapted}), Layout(Path("out")))
+    needed = {stage.name: {one.name for one in needs} for stage, needs in found.with_needs()}
+    assert needed["merge-served-0"] == {"train-served-0"} and needed["online-d_pot-0"] == {"merge-served-0"}
+    merge = next(stage for stage in found if stage.name == "merge-served-0")
+    assert merge.words == ("merge", "out/runs/served_0", "--output", "out/merged/served_0")
+    assert not any("merge" in stage.name for stage in stages())
+
+
 def test_quick_sizes_hold_for_every_recipe_also_for_one_with_its_own_steps():
     quick = Stages(COMPARISON, Layout(Path("out")), quick=True)
     for stage in quick:

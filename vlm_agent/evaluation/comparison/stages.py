@@ -6,6 +6,7 @@ OUT/features/       stored features of screens, by agent
 OUT/agents/         agent files of prompted agents, one for each stage that reads it
 OUT/chats/          what the served model learns: a file of chats for each prompted agent
 OUT/runs/           training runs, AGENT_SEED
+OUT/merged/         the served run with its adapter merged, where it trains one
 OUT/offline/        evaluations on recorded episodes, AGENT_SEED
 OUT/online/         evaluations on simulated phones, AGENT_SEED
 """
@@ -220,8 +221,7 @@ class Stages:
 
     def _served_model(self, prompted: Mapping[str, Contestant], seed: int) -> Iterator[Stage]:
         served = self.comparison.served
-        if served is None:
-            raise AssertionError("a comparison file with agents that are served has the section served")
+        assert served is not None  # noqa: S101 (a comparison file with agents that are served has the section)
         folder = self.layout.of("chats", SERVED, seed)
         for key, agent in prompted.items():
             name, shards = name_of("chats", key, seed), self.layout.shards_at(agent.scale)
@@ -229,6 +229,16 @@ class Stages:
             words = (*words, "--limit", self.sizes.chats, "--output", folder / f"{key}.jsonl")
             yield Stage(name, _text(words), prompts=key)
         yield from self._training(SERVED, served.recipe, served.overrides, seed)
+        if (output := self._served_run(seed)) != (run := self.layout.of("runs", SERVED, seed)):
+            yield Stage(name_of("merge", SERVED, seed), _text(("merge", run, "--output", output)), gpu=True)
+
+    def _served_run(self, seed: int) -> Path:
+        """The folder that is served. A server reads whole models, so an adapter is merged into its base first."""
+        served = self.comparison.served
+        assert served is not None  # noqa: S101 (as above)
+        changes = dict(served.overrides) | self.sizes.training
+        recipe = read_recipe(find_shipped(served.recipe), {name: json.dumps(value) for name, value in changes.items()})
+        return self.layout.of("merged" if recipe.model.train.has_adapter else "runs", SERVED, seed)
 
     def _evaluations(self, key: str, agent: Contestant, seed: int) -> Iterator[Stage]:
         controls = ["--controls", *(agent.controls or ["none"])]
@@ -247,7 +257,7 @@ class Stages:
         name, served = name_of(kind, key, seed), None
         if agent.is_prompted:
             which: list[Any] = ["--agent", self.layout.agent_file(name)]
-            served = self.layout.of("runs", SERVED, seed) if agent.served and self.endpoint is None else None
+            served = self._served_run(seed) if agent.served and self.endpoint is None else None
         else:
             which = ["--checkpoint", self.layout.run(key, agent, seed)]
         words = _text(("evaluate", *options, *which, "--output", self.layout.of(kind, key, seed)))
