@@ -142,7 +142,7 @@ def write_report(
     steps = judge_steps(predictions if judged is None else judged, scorers)
     width = _WIDTH_OF_FEW if episodes <= _FEW else _WIDTH_OF_MANY
     gallery = Gallery(dataset, default_language() if language is None else language, scorers, width)
-    published, about = published_tables() if is_published_data(dataset) else [], scores.get("about", {})
+    published, about = published_tables() if is_published_data(dataset) else (), scores.get("about", {})
     _render(
         output,
         title=title or main,

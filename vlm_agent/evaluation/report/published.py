@@ -5,6 +5,7 @@ The numbers are in `published.yaml`, whose first lines define its keys.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,9 @@ class PublishedTable:
         return max(map(len, printed))
 
 
-def published_tables() -> list[PublishedTable]:
-    return [_table(content) for content in yaml.safe_load(_FILE.read_text(encoding="utf-8"))]
+@lru_cache(maxsize=1)
+def published_tables() -> tuple[PublishedTable, ...]:
+    return tuple(_table(content) for content in yaml.safe_load(_FILE.read_text(encoding="utf-8")))
 
 
 def _table(content: dict) -> PublishedTable:
