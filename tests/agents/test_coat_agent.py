@@ -56,6 +56,17 @@ def test_coat_reads_recorded_texts_actions_in_words_and_the_last_result(tmp_path
     assert form.index('"THINK"') < form.index('"NEXT"') < form.index('"ACTION"')
 
 
+def test_recorded_thoughts_of_earlier_steps_are_shown_and_that_of_the_current_step_is_not(tmp_path):
+    first = replace(WITH_TEXTS.steps[0], notes={**WITH_TEXTS.steps[0].notes, "think": ""})
+    [messages], _ = asked(tmp_path, replace(WITH_TEXTS, steps=(first, *WITH_TEXTS.steps[1:])), thoughts=True)
+    thoughts = [f"{number}. {WITH_TEXTS.steps[number - 1].notes['think']}" for number in (2, 3)]
+    assert text_of(messages).split("\n\n")[1:3] == [
+        "All actions so far, in order:\n1. action 0\n2. action 1\n3. action 2",
+        "\n".join(["The thoughts before these actions:", *thoughts]),
+    ]
+    assert WITH_TEXTS.steps[3].notes["think"] not in str(messages)
+
+
 @pytest.mark.parametrize("texts", ["recorded", "phone"])
 def test_without_recorded_texts_they_are_computed_from_the_screens(tmp_path, texts):
     [messages], _ = asked(tmp_path, PLAIN if texts == "recorded" else WITH_TEXTS, texts=texts)

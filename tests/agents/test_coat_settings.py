@@ -13,6 +13,7 @@ from vlm_agent.agents.loading import AgentError, agent_settings
     [
         ({"mode": "coa"}, (), []),
         ({}, ("screen", "result", "action"), ["earlier actions without a description"]),
+        ({"thoughts": True}, ("screen", "result", "think", "action"), ["earlier actions without a description"]),
         ({"texts": "phone"}, ("action",), ["screen descriptions", "action results"]),
         ({"texts": "model"}, ("action",), ["screen descriptions", "action results"]),
     ],
@@ -30,7 +31,13 @@ def test_the_identity_has_prompts_and_mode_and_no_address_or_price(tmp_path):
     assert same.identity() == identity
     own = tmp_path / "prompts.yaml"
     own.write_text(PROMPTS.read_text().replace("Which action is next?", "What now?"))
-    for change in ({"mode": "coa"}, {"elements": "marks"}, {"texts": "model"}, {"prompts": str(own)}):
+    for change in (
+        {"mode": "coa"},
+        {"elements": "marks"},
+        {"texts": "model"},
+        {"thoughts": True},
+        {"prompts": str(own)},
+    ):
         assert CoatAgentSettings(**base | change).identity() != identity
     assert CoatAgentSettings(**base).language.name == "coat"
 
@@ -59,7 +66,12 @@ def test_texts_are_not_searched_for_placeholders():
 
 @pytest.mark.parametrize(
     ("line", "words"),
-    [("mode: cott", "mode"), ("max_cost: 3", "max_cost needs a price"), ("price: {read: 1}", "written")],
+    [
+        ("mode: cott", "mode"),
+        ("mode: cot\nthoughts: true", "thoughts is for mode coat"),
+        ("max_cost: 3", "max_cost needs a price"),
+        ("price: {read: 1}", "written"),
+    ],
 )
 def test_an_invalid_setting_is_an_error(tmp_path, line, words):
     path = tmp_path / "coat.yaml"

@@ -16,7 +16,7 @@ from vlm_agent.recipe.yaml_file import find_shipped
 
 FOLDER = Path(__file__).parents[2] / "eval"
 FILES = sorted(FOLDER.glob("*.yaml"))
-DRAWN = {"d_pot", "d_pot_ablations", "d_pot_general", "d_pot_install"}
+DRAWN = {"d_pot", "d_pot_ablations", "d_pot_general", "d_pot_install", "d_pot_others"}
 """Draws from the standard split."""
 
 VALID = "name: n\nabout: a\nsource: s\nshards: shards/x\n"

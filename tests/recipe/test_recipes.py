@@ -149,6 +149,12 @@ def test_the_cost_in_a_header_equals_the_dry_run_on_its_machine(name, dry_runs_o
     assert recipe_costs.cost_lines(name, dry_runs_of(name)).strip() in header(path)
 
 
+@every_recipe
+def test_no_recipe_names_a_folder_outside_the_repository(path):
+    checkpoints = [source.checkpoint for source in read_recipe(path).model.sources.values()]
+    assert not [name for name in checkpoints if name is not None and name.startswith(("/", "..", "~"))]
+
+
 WITHOUT_THOUGHTS = [name for name in recipe_costs.MACHINES if name not in recipe_costs.ON_AITZ]
 
 

@@ -1,6 +1,8 @@
 """A screen's elements as text."""
 
 import json
+import random
+import struct
 
 import pytest
 from helpers.data.aitw_episodes import read_episodes
@@ -20,6 +22,35 @@ def test_text_and_icons_have_their_number_type_corners_and_text():
         f"<img id=1 class=ICON_GOOGLE {ALT}>G</p>",
         f"<img id=2 class=ICON_X {ALT}></p>",
     ]
+
+
+@pytest.mark.parametrize(
+    ("top", "height", "bottom"),
+    [  # sums that float64 rounds to the other decimal: 0.5751, 0.4634
+        (0.5689267516136169, 0.006123248487710953, "0.5750"),
+        (0.32243168354034424, 0.1410183161497116, "0.4635"),
+    ],
+)
+def test_corners_are_added_in_float32(top, height, bottom):
+    texts = element_texts([UiElement((top, top, height, height))])
+    assert f'alt="({top:.4f}, {top:.4f}, {bottom}, {bottom})"' in texts[0]
+
+
+def test_corners_on_the_edges_of_decimals_follow_float32():
+    generator = random.Random(0)
+    differ = 0
+    for _ in range(2000):
+        corner = generator.randrange(5000, 10000) / 10000 + 0.00005
+        start = as_float32(generator.random() / 2)
+        size = as_float32(corner - start)
+        expected = f"{as_float32(start + size):.4f}"
+        assert f', {expected})"' in element_texts([UiElement((0.0, start, 0.0, size))])[0]
+        differ += expected != f"{start + size:.4f}"
+    assert differ > 100  # the cases tell float32 from float64
+
+
+def as_float32(value: float) -> float:
+    return struct.unpack("f", struct.pack("f", value))[0]
 
 
 def test_another_type_is_left_out_and_keeps_its_number():

@@ -36,6 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests/data/sentences/recipe_hashes.json"
 RECIPES = sorted([*(ROOT / "recipes").glob("*.yaml"), *(ROOT / "recipes/comparison").glob("*.yaml")])
 LONGEST = 60_000
+WHOLE = {"data.past_screens": "all"}
 D_POT = {"data.past_screens": 0, "data.notes": FORMS["d_pot"]}
 COAT = {"data.notes": ALL}
 NAMED = {"action_language": {"name": "named", "name_swipe_targets": True}}
@@ -113,7 +114,9 @@ def write_data(folder: Path, shared: Path) -> Path:
 
 def cases() -> dict[str, tuple[str, dict]]:
     found = {str(path.relative_to(ROOT / "recipes").with_suffix("")): (path.stem, {}) for path in RECIPES}
-    found |= {f"{name}: {about}": (name, keys) for name in TRAJECTORIES for about, keys in VARIANTS.items()}
+    for name in TRAJECTORIES:
+        whole = WHOLE if name in recipe_costs.ON_HTML else {}
+        found |= {f"{name}: {about}": (name, whole | keys) for about, keys in VARIANTS.items()}
     del found["llama2_7b_html: elements"]  # a text model sees no screen
     return found | {f"auto_ui_base: {about}": ("auto_ui_base", keys) for about, keys in CHAINS.items()}
 

@@ -8,6 +8,7 @@ import yaml
 
 from studies.d_pot.chats import MODES as CHAT_MODES
 from studies.d_pot.chats import REFERENCES
+from studies.d_pot.served.__main__ import parse
 from studies.d_pot.served.modes import (
     MODES,
     PLAYED,
@@ -103,3 +104,9 @@ def test_a_request_that_a_kill_left_without_a_response_is_not_counted(tmp_path):
     log = tmp_path / "server.log"
     log.write_text(RECEIVED.format("02,000") + RECEIVED.format("08,000") + ANSWERED.format("09,000"))
     assert request_seconds(log) == [1.0]
+
+
+def test_quick_runs_with_what_make_install_brings(monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.argv", ["planner_modes", "--quick", "--output", str(tmp_path)])
+    options = parse()
+    assert (options.parts, options.encoder) == ([OFFLINE, ONLINE], "words")

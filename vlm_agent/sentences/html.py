@@ -19,6 +19,8 @@ element_index.py`), and one line for each.
 import re
 from collections.abc import Sequence
 
+import numpy as np
+
 from vlm_agent.episodes import Screen, UiElement
 from vlm_agent.texts.lines import one_line
 
@@ -63,5 +65,7 @@ def _is_text(element: UiElement) -> bool:
 
 
 def _corners(element: UiElement) -> str:
-    y, x, height, width = element.box
+    # The published code adds in the type of AITW's positions, float32 (float64 with protobuf of 2023): a corner on the
+    # edge of a decimal depends on it.
+    y, x, height, width = np.asarray(element.box, np.float32)
     return ", ".join(f"{value:.4f}" for value in (y, x, y + height, x + width))

@@ -25,7 +25,8 @@ Stages are those of `vlm-agent compare`, in --output (stages/, logs/). Killed on
 and several commands with different parts or modes can share the work: each waits for stages that another one runs.
 Figures are also in --records, from which later commands read them. Prints the time left and tables, and writes
 --output/planner_modes.json; the last line of output is JSON. `--quick` (four steps of training, two episodes, replies
-of 24 tokens) shows that everything runs.
+of 24 tokens) shows that everything runs with what `make install` brings: references are nearest by shared words, and
+`smollm2` runs only if --parts names it.
 """
 
 import argparse
@@ -67,6 +68,7 @@ from studies.d_pot.served.modes import (
     stages_of,
 )
 from studies.d_pot.served.smollm2 import source_folder, weights_of, write_served
+from vlm_agent.agents.examples.encoder import WORDS
 from vlm_agent.errors import Stopped, UserError
 from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, Stage, Stages
 from vlm_agent.evaluation.offline.run import MOST_FREQUENT
@@ -85,6 +87,7 @@ QUICK = {
     "smollm2_episodes": 1,
     "max_tokens": 24,
     "smollm2_max_tokens": 24,
+    "encoder": WORDS,
 }
 
 
@@ -219,7 +222,7 @@ def show_all(record: dict[str, Any]) -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="random weights, two episodes: does everything run?")
-    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, help="default: all")
     parser.add_argument("--modes", nargs="+", default=list(MODES), choices=list(MODES), metavar="MODE")
     parser.add_argument("--recipe", type=Path, default=RECIPE, metavar="FILE", help="of the text model")
     parser.add_argument("--simulated", type=int, default=1600, metavar="N", help="demonstrations (default 1600)")
@@ -238,6 +241,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="DIR")
     parser.add_argument("--records", type=Path, default=RECORDS, metavar="FILE", help="figures (default %(default)s)")
     options = parser.parse_args()
+    options.parts = options.parts or [part for part in PARTS if part != SMOLLM2 or not options.quick]
     options.limit = options.episodes
     if options.quick:
         vars(options).update(QUICK)

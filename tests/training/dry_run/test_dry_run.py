@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import yaml
 from helpers import tiny
-from helpers.published.published_configs import LLAMA_2_7B, QWEN2_5_VL_3B, QWEN2_5_VL_7B, QWEN3_VL_8B, VIT_L_16_384
+from helpers.published.published_configs import LLAMA_2_7B, QWEN2_5_VL_3B, QWEN2_5_VL_7B, QWEN3_VL_8B, VIT_L_16_224
 from rich.console import Console
 from transformers import AutoConfig
 
@@ -50,7 +50,7 @@ H100 = Target(find_gpu("H100"), gpus=2, mfu=0.4)
 
 
 def llama_2_7b_and_vit_l() -> LlamaViTConfig:
-    vision, text = AutoConfig.for_model(**VIT_L_16_384), AutoConfig.for_model(**LLAMA_2_7B)
+    vision, text = AutoConfig.for_model(**VIT_L_16_224), AutoConfig.for_model(**LLAMA_2_7B)
     return LlamaViTConfig(vision, text)
 
 

@@ -23,17 +23,21 @@ _NOTES: dict[str, dict[str, str]] = {
 
 
 class CoatAgentSettings(PromptedSettings):
-    """`mode`, `elements`, `texts`, `max_tokens`: see `CoatAgent`. Other settings are those of every prompted model."""
+    """`mode`, `elements`, `texts`, `thoughts`, `max_tokens`: see `CoatAgent`. Other settings are those of every
+    prompted model."""
 
     agent: str = "coat"
     mode: Mode = "coat"
     elements: Literal["text", "marks"] = "text"
     texts: Literal["recorded", "phone", "model"] = "recorded"
+    thoughts: bool = False
 
     @model_validator(mode="after")
     def _reads_texts(self) -> Self:
         if self.mode != "coat" and self.texts != "recorded":
             raise ValueError(f"texts: {self.texts} is for mode coat; mode {self.mode} reads none")
+        if self.mode != "coat" and self.thoughts:
+            raise ValueError(f"thoughts is for mode coat; mode {self.mode} reads no thoughts of earlier steps")
         return self
 
     @property
@@ -52,7 +56,8 @@ class CoatAgentSettings(PromptedSettings):
     def text_inputs(self) -> tuple[str, ...]:
         if self.mode != "coat":
             return ()
-        return ("screen", "result", "action") if self.texts == "recorded" else ("action",)
+        recorded = ("screen", "result") if self.texts == "recorded" else ()
+        return (*recorded, *(("think",) if self.thoughts else ()), "action")
 
     @property
     def text_notes(self) -> dict[str, str]:
@@ -63,7 +68,7 @@ class CoatAgentSettings(PromptedSettings):
     def identity(self) -> dict[str, Any]:
         """The same model on another server is the same agent. Prompts count by their content."""
         content = self._prompts().model_dump_json()
-        names = ("agent", "model", "mode", "elements", "texts", "max_tokens")
+        names = ("agent", "model", "mode", "elements", "texts", "thoughts", "max_tokens")
         return {name: getattr(self, name) for name in names} | {"prompts": hashlib.sha256(content.encode()).hexdigest()}
 
     def load(self) -> Agent:
@@ -76,6 +81,7 @@ class CoatAgentSettings(PromptedSettings):
             self.mode,
             self.elements,
             self.texts,
+            self.thoughts,
             self.max_tokens,
             workers=self.concurrency,
         )

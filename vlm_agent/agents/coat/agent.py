@@ -23,7 +23,7 @@ from vlm_agent.agents.llm.prompts import numbered_lines, pixels_of, system, turn
 from vlm_agent.drawing.marks import numbered
 from vlm_agent.episodes import BUTTONS, NO_NOTES, Action, Screen
 from vlm_agent.sentences.notes import known_notes
-from vlm_agent.texts.lines import one_line
+from vlm_agent.texts.lines import one_line, printable, without_tags
 
 TEXT_TOKENS = 256
 """Limit of a description or result that the model is asked for."""
@@ -45,6 +45,10 @@ class CoatAgent(PromptedAgent):
     `texts`: the origin of description and result in mode `coat`. `phone`: computed from activity and elements
     (`texts/phone.py`). `recorded`: those of the episode; for steps without texts, those of the phone. `model`: the same
     model is asked, with one call for the screen and one for two screens.
+
+    `thoughts`: in mode `coat`, the thoughts of earlier steps are shown below their actions: those of the episode in an
+    evaluation of demonstrations, its own on a phone. In the paper's zero-shot evaluation (section 2.2, table 1)
+    recorded thoughts are part of the prompt. That of the current step is never shown: its writer knew the next action.
     """
 
     prompts: CoatPrompts
@@ -52,6 +56,7 @@ class CoatAgent(PromptedAgent):
     mode: Mode = "coat"
     elements: str = "text"
     texts: str = "recorded"
+    thoughts: bool = False
     max_tokens: int = 512
 
     def answer(self, goal: str, history: Sequence[Turn], screen: Screen, replies: Replies) -> Answer:
@@ -79,6 +84,7 @@ class CoatAgent(PromptedAgent):
             "goal": one_line(goal),
             "types": ", ".join(_type_of(turn.action) for turn in history) if self.mode == "coa" else "",
             "actions": numbered_lines([turn_in_words(turn) for turn in history]) if self.mode == "coat" else "",
+            "thoughts": _thoughts_of(history) if self.thoughts else "",
             "result": texts.get("result", ""),
             "description": texts.get("screen", ""),
             "elements": listed(elements) if click == "text" else "",
@@ -123,6 +129,12 @@ def _field(text: str, name: str) -> str:
         return "" if match is None else one_line(_JSON.raw_decode(text, match.end())[0])
     except ValueError:
         return ""
+
+
+def _thoughts_of(history: Sequence[Turn]) -> str:
+    """A line for each earlier step with a thought, with the number of its action."""
+    thoughts = enumerate((without_tags(printable(turn.notes.get("think", ""))) for turn in history), 1)
+    return "\n".join(f"{number}. {thought}" for number, thought in thoughts if thought)
 
 
 def _type_of(action: Action) -> str:

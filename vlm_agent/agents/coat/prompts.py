@@ -17,7 +17,7 @@ class CoatPrompts(PromptFile):
     PLACEHOLDERS: ClassVar[dict[str, set[str]]] = {
         "system": {"form", "click"},
         "compare": {"action"},
-        **{name: {name} for name in ("goal", "types", "actions", "result", "description", "elements")},
+        **{name: {name} for name in ("goal", "types", "actions", "thoughts", "result", "description", "elements")},
     }
 
     system: str
@@ -26,6 +26,7 @@ class CoatPrompts(PromptFile):
     goal: str
     types: str
     actions: str
+    thoughts: str
     result: str
     description: str
     elements: str

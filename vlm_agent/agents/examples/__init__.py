@@ -20,7 +20,8 @@ class ReferenceSettings(Section):
     """`shards`: a converted folder, whose split train has the demonstrations. `predictions`: in place of it, the output
     of an evaluation; `shards` is then where its screens are, by default the shards that it was made on.
 
-    `encoder`: a BERT-like checkpoint, as a folder or as an installed package. `count`: references a prompt.
+    `encoder`: a BERT-like checkpoint, as a folder or as an installed package, or `words`, which counts shared words and
+    needs no model. `count`: references a prompt.
     """
 
     shards: str | None = None
@@ -53,19 +54,19 @@ class ReferenceSettings(Section):
 
     def identity(self) -> dict[str, Any]:
         """Source and encoder by their content."""
-        from vlm_agent.agents.examples.encoder import encoder_digest
+        from vlm_agent.agents.examples.encoder import goal_encoder_digest
 
         source = "train" if self.predictions is None else "predictions"
         digest = self._source().digest()
-        return {"source": source, "content": digest, "encoder": encoder_digest(self.encoder), "count": self.count}
+        return {"source": source, "content": digest, "encoder": goal_encoder_digest(self.encoder), "count": self.count}
 
     def load(self, folder: Path | None) -> "References[ReferenceSource]":
         """`folder`: where the vectors of goals are kept; None: nowhere."""
-        from vlm_agent.agents.examples.encoder import SentenceEncoder, encoder_digest
+        from vlm_agent.agents.examples.encoder import goal_encoder, goal_encoder_digest
         from vlm_agent.agents.examples.nearest import References
 
-        source, encoder = self._source(), SentenceEncoder.load(self.encoder)
-        return References(source, encoder, self.count, encoder_digest(self.encoder), folder)
+        source, encoder = self._source(), goal_encoder(self.encoder)
+        return References(source, encoder, self.count, goal_encoder_digest(self.encoder), folder)
 
     def _source(self) -> Any:
         from vlm_agent.agents.examples.nearest import Demonstrated, Predicted
