@@ -8,16 +8,21 @@ import pytest
 import yaml
 
 from studies.ablation.records import committed
-from studies.ablation.runs import folder_name
+from studies.ablation.runs import ROOT, folder_name
 from studies.auto_ui.arms import ARMS
 from studies.claims import __main__ as command
 from studies.claims.compared import HOW, Setting
 from studies.claims.tables import CLAIMS, PAGE, with_tables
 from studies.coat.arms import FAMILIES, ROWS, arm_of
 from studies.d_pot.arms import TABLES
+from vlm_agent.agents.loading import agent_settings
 from vlm_agent.errors import UserError
+from vlm_agent.evaluation.report.published import published_tables
+from vlm_agent.recipe.run import read_recipe
 
 CONTENT = yaml.safe_load(CLAIMS.read_text(encoding="utf-8"))
+SYSTEMS = yaml.safe_load(CLAIMS.with_name("systems.yaml").read_text(encoding="utf-8"))
+RUN_HERE = [(ROOT / file, name, keys) for file, named in SYSTEMS["agents"].items() for name, keys in named.items()]
 
 
 def test_the_tables_of_the_page_are_those_of_the_records():
@@ -141,3 +146,21 @@ def test_two_shares(better, worse, verdict):
 def test_two_counts(lower, verdict):
     claim = {"run": "a", "lower": ["lower"], "higher": ["higher"]}
     assert HOW["exact"](Setting({"a": {"lower": lower, "higher": 2}}, ""), claim, None).verdict == verdict
+
+
+def test_every_row_of_a_published_table_has_an_agent_or_a_reason_why_it_has_none():
+    listed = [name for _, name, _ in RUN_HERE] + [name for names in SYSTEMS["missing"].values() for name in names]
+    rows = [row for table in published_tables() for row in table.rows]
+    found = [{row.system, f"{row.system}, {row.where}"}.intersection(listed) for row in rows]
+    assert [row for row, names in zip(rows, found, strict=True) if len(names) != 1] == []
+    assert sorted(listed) == sorted(set().union(*found)), "each system is listed once, and is in a table"
+
+
+@pytest.mark.parametrize(
+    ("file", "keys"), [(file, keys) for file, _, keys in RUN_HERE], ids=[row[1] for row in RUN_HERE]
+)
+def test_the_agent_of_a_row_has_valid_settings(file, keys):
+    if file.parent.name == "recipes":
+        read_recipe(file, {name: json.dumps(value) for name, value in keys.items()})
+    else:
+        agent_settings(str(file), overrides=keys)
