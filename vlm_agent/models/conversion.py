@@ -8,16 +8,22 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from pkgutil import resolve_name
 
+import torch
 from safetensors import safe_open
 
 from vlm_agent.errors import UserError
 from vlm_agent.files import atomic_folder
-from vlm_agent.files.installation import DOCS
 from vlm_agent.files.weight_files import check_file, check_folder
 
 _NAMED = 5
+_PICKLE = ".bin"
+_DTYPES = {torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32"}
+"""The names of safetensors."""
+_UNREADABLE = (UnpicklingError, RuntimeError, ValueError, TypeError, LookupError, OSError, EOFError, AttributeError)
+"""What torch.load raises for a damaged or foreign file."""
 
 
 class CheckpointFormatError(UserError):
@@ -112,28 +118,52 @@ def refuse(source: Path, name: str, wrong: Sequence[str]) -> None:
 
 
 def stored_weights(source: Path) -> Iterator[Stored]:
-    """In the order of the files; only headers are read.
+    """In the order of the files; only headers are read. Without safetensors, those of `pytorch_model*.bin`.
 
-    Raises CheckpointFormatError for a folder without safetensors, CheckpointError for a damaged file.
+    Raises CheckpointFormatError for a folder without weights and for a .bin file that holds anything beside tensors,
+    CheckpointError for a damaged file.
     """
     check_folder(source)
-    files = sorted(source.glob("*.safetensors"))
+    files = sorted(source.glob("*.safetensors")) or sorted(source.glob("pytorch_model*.bin"))
     if not files:
-        raise CheckpointFormatError(_without_safetensors(source))
+        raise CheckpointFormatError(
+            f"{source} holds neither *.safetensors nor pytorch_model*.bin; give the folder that the whole checkpoint "
+            "was downloaded to"
+        )
     for file in files:
+        if file.suffix == _PICKLE:
+            mapped = _mapped(file).items()
+            yield from (
+                Stored(name, file, tuple(at.shape), _DTYPES.get(at.dtype, str(at.dtype))) for name, at in mapped
+            )
+            continue
         check_file(file)
         with safe_open(file, framework="pt") as content:
             slices = {name: content.get_slice(name) for name in content.keys()}  # noqa: SIM118 (no mapping)
             yield from (Stored(name, file, tuple(at.get_shape()), at.get_dtype()) for name, at in slices.items())
 
 
-def _without_safetensors(source: Path) -> str:
-    pickles = sorted(source.glob("*.bin"))
-    if not pickles:
-        return f"{source} holds no *.safetensors file; give the folder that the whole checkpoint was downloaded to"
-    return (
-        f"{source} holds {pickles[0].name} and no *.safetensors file. A .bin file is a pickle, which may run any code "
-        "when it is read, so it is not read here. Rewrite it as safetensors first: "
-        f"{DOCS / 'training.md'}, under "
-        '"Qwen-VL of 2023", has the lines'
-    )
+def tensors_of(file: Path) -> Iterator[tuple[str, torch.Tensor]]:
+    """(name, tensor) of a file that `stored_weights` found, in its dtype; mapped from the file, so without memory.
+
+    Raises CheckpointFormatError for a .bin file that holds anything beside tensors.
+    """
+    if file.suffix == _PICKLE:
+        yield from ((name, tensor.contiguous()) for name, tensor in _mapped(file).items())
+        return
+    with safe_open(file, framework="pt") as content:
+        yield from ((name, content.get_tensor(name)) for name in content.keys())  # noqa: SIM118 (no mapping)
+
+
+def _mapped(file: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a .bin file, a pickle. `weights_only` builds tensors and containers, and calls no other code."""
+    try:
+        content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+    except _UNREADABLE as error:
+        raise CheckpointFormatError(
+            f"{file} cannot be read as tensors alone ({type(error).__name__}); download it again, or take a "
+            "checkpoint in safetensors"
+        ) from None
+    if not isinstance(content, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in content.values()):
+        raise CheckpointFormatError(f"{file} holds no table of tensors by name; take a checkpoint in safetensors")
+    return content

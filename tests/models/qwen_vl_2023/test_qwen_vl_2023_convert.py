@@ -124,11 +124,44 @@ def test_half_a_file_is_named(source, target):
         convert(source, target)
 
 
-def test_pickles_are_not_read_and_the_message_names_the_remedy(source, target):
+class Runs:
+    """A pickle that writes a file when it is read without care."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+@pytest.mark.parametrize("fault", ["safetensors", "code", "cut", "list", "text"])
+def test_a_bin_file_that_is_not_tensors_alone_is_refused_and_runs_nothing(fault, source, target, tmp_path):
+    written = tmp_path / "written"
     for file in source.glob("*.safetensors"):
         file.rename(file.with_name(f"pytorch_{file.stem}.bin"))
-    with pytest.raises(CheckpointFormatError, match=r"(?s)pickle.*docs/training.md"):
+    first = min(source.glob("*.bin"))
+    contents = {"code": {NAME: Runs(written)}, "list": [torch.zeros(1)], "text": {NAME: "weights"}}
+    if fault in contents:
+        torch.save(contents[fault], first)
+    elif fault == "cut":
+        torch.save({NAME: torch.zeros(999)}, first)
+        first.write_bytes(first.read_bytes()[:-900])
+    with pytest.raises(CheckpointFormatError, match=re.escape(str(first))):
         convert(source, target)
+    assert not written.exists() and not target.exists()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_bin_files_give_the_same_checkpoint_as_safetensors(dtype, tmp_path):
+    weights = {name: tensor.to(dtype) for name, tensor in published.random_weights().items()}
+    source = published.write(tmp_path / "published", weights)
+    convert(source, tmp_path / "of_safetensors")
+    for file in source.glob("*.safetensors"):
+        torch.save(load_file(file), file.with_name(f"pytorch_{file.stem}.bin"))
+        file.unlink()
+    convert(source, tmp_path / "of_bin")
+    for file in (tmp_path / "of_safetensors").iterdir():
+        assert file.read_bytes() == (tmp_path / "of_bin" / file.name).read_bytes(), file.name
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from transformers import T5Config
 
 from vlm_agent.errors import CheckpointError
@@ -22,6 +21,7 @@ from vlm_agent.models.conversion import (
     read_config,
     refuse,
     stored_weights,
+    tensors_of,
 )
 from vlm_agent.models.pretrained import explain_value_errors
 from vlm_agent.models.weights.adapters import save_trained_weights
@@ -170,8 +170,7 @@ def _check_dtype(source: Path) -> torch.dtype:
 def _read_weights(source: Path) -> dict[str, torch.Tensor]:
     weights: dict[str, torch.Tensor] = {}
     for file in sorted({stored.file for stored in stored_weights(source)}):
-        with safe_open(file, framework="pt") as content:
-            weights |= {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118 (no mapping)
+        weights |= tensors_of(file)
     return weights
 
 

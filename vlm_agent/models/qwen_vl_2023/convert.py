@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Literal, Self, cast
 
 import torch
 from huggingface_hub import save_torch_state_dict
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, ValidationError, model_validator
-from safetensors import safe_open
 from transformers import Qwen2Config
 from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 
@@ -20,6 +18,7 @@ from vlm_agent.models.conversion import (
     architectures,
     refuse,
     stored_weights,
+    tensors_of,
 )
 from vlm_agent.models.llama_vit.model import LlamaViTConfig
 from vlm_agent.models.qwen_vl_2023.tokenizer import END, VOCABULARY_FILE, build_tokenizer
@@ -253,7 +252,7 @@ def find_weights(source: Path, expected: dict[str, Weight]) -> list[Stored]:
     """The weights in the order of their files; only headers are read.
 
     Raises CheckpointFormatError, which names them, for weights that are missing, unknown, twice there or of another
-    shape, and for a folder without safetensors.
+    shape, and for a folder without weights.
     """
     found: dict[str, Stored] = {}
     wrong: list[str] = []
@@ -279,11 +278,9 @@ def _complaints(stored: Stored, weight: Weight | None, other: Stored | None) -> 
 def _converted(stored: list[Stored], expected: dict[str, Weight]) -> dict[str, torch.Tensor]:
     """Our weights by name. What is not rearranged is mapped from its file, and takes no memory."""
     tensors: dict[str, torch.Tensor] = {}
-    for file, inside in groupby(stored, key=lambda one: one.file):
-        with safe_open(file, framework="pt") as content:
-            for one in inside:
-                weight = expected[one.name]
-                tensors |= zip(weight.targets, weight.convert(content.get_tensor(one.name)), strict=True)
+    for file in dict.fromkeys(one.file for one in stored):
+        for name, tensor in tensors_of(file):
+            tensors |= zip(expected[name].targets, expected[name].convert(tensor), strict=True)
     return tensors
 
 
