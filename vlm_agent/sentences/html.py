@@ -65,7 +65,6 @@ def _is_text(element: UiElement) -> bool:
 
 
 def _corners(element: UiElement) -> str:
-    # The published code adds in the type of AITW's positions, float32 (float64 with protobuf of 2023): a corner on the
-    # edge of a decimal depends on it.
+    # The published code adds in the type of AITW's positions, float32: a corner on the edge of a decimal depends on it.
     y, x, height, width = np.asarray(element.box, np.float32)
     return ", ".join(f"{value:.4f}" for value in (y, x, y + height, x + width))
