@@ -175,7 +175,7 @@ def _limited(values: Iterator[T]) -> list[T]:
 
 def _check_count(values: Sized) -> None:
     if len(values) > MAX_VALUES:
-        raise ExampleError(f"it has more values than the limit of {MAX_VALUES}")
+        raise ExampleError(f"a feature has more than {MAX_VALUES} values")
 
 
 def _floats(lists: list[memoryview]) -> np.ndarray:
