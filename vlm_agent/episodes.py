@@ -247,8 +247,8 @@ def shown_action_names(present: Collection[str]) -> tuple[str, ...]:
 
 
 NOT_SHOWN = WINDOW, HIDDEN, TARGET = "WINDOW", "HIDDEN", "TARGET"
-"""Types of elements that only scorers read: a window, an invisible node, and the box of the element at the gold point,
-as the data set publishes it."""
+"""Types of elements that scorers alone read: a window, an invisible node, and the box that holds the gold
+point as the data set publishes it."""
 
 
 @dataclass(frozen=True, slots=True)
