@@ -71,7 +71,6 @@ SOURCE = Source(
     is_data=is_data,
     inputs=_inputs,
     read=_read,
-    subsets=(SUBSET,),
     is_published=True,
     has_own_names=True,
 )
