@@ -33,7 +33,7 @@ def mode(line, *names):
 
 BASES = " ".join(f"model.{place}" for place in PLACES)
 PARTS = "--shard-index 0 --shard-count 2"
-CONVERSION = "source splits groups mixture max_pixels workers max_bad_fraction image_format update"
+CONVERSION = "source split splits groups mixture max_pixels workers max_bad_fraction image_format update"
 EXTRACTION = "form checkpoint batch_size bf16 workers"
 CALLS = "max_tokens concurrency price requests_per_minute"
 ANNOTATION = f"texts replace split subset limit prompts accept_missing {CALLS}"

@@ -20,6 +20,13 @@ def test_official_and_auto_ui_labels_are_read_alike(tmp_path, validation):
     assert read_splits([path]).labels == {"1": "train", "2": "train", "3": "validation", "4": "test"}
 
 
+def test_an_id_is_a_number_in_androidcontrol_and_a_file_in_gui_odyssey(tmp_path):
+    assert read_splits([_file(tmp_path, {"train": [17], "test": ["0099.json"]})]).labels == {
+        "17": "train",
+        "0099": "test",
+    }
+
+
 def test_an_id_named_twice_in_one_split_is_fine(tmp_path):
     assert read_splits([_file(tmp_path, {"train": ["1", "1"]})]).split_of("1") == "train"
 
@@ -43,7 +50,7 @@ def test_several_files_are_read_as_one(tmp_path):
         ("not json", "not JSON"),
         ("[]", "must be an object"),
         ({"trian": []}, "'trian' is unknown; use train, validation, test, val"),
-        ({"train": [17]}, "each a string"),
+        ({"train": [1.5]}, "each a string or whole number"),
         ({"train": "17"}, "must be a list"),
     ],
 )

@@ -47,6 +47,7 @@ def add(commands: Commands) -> None:
         metavar="FILE",
         help="JSON: label → episode ids (default: the splits of the source, otherwise all train)",
     )
+    parser.add_argument("--split", metavar="NAME", help="a split file that comes with the data; a wrong NAME lists all")
     parser.add_argument(
         "--mixture",
         type=_share,
@@ -117,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
         options.source,
         options.input,
         options.output,
-        options.splits,
+        _splits(options),
         make_console(),
         mixture=dict(options.mixture),
         screens=ScreenFormat(options.image_format, options.quality, options.max_pixels, options.multiple),
@@ -160,9 +161,17 @@ def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
     if options.groups is not None:
         _groups(options.groups)
     screens = ScreenFormat(options.image_format, options.quality, options.max_pixels, options.multiple)
-    settings = Options(tuple(options.splits), dict(options.mixture), screens)
+    settings = Options(_splits(options), dict(options.mixture), screens)
     inputs = check_conversion(options.source, options.input, options.output, settings, options.update)
     earlier.subsets[options.output] = {input_.subset for input_ in inputs}
+
+
+def _splits(options: argparse.Namespace) -> tuple[Path, ...]:
+    from vlm_agent.datasets.sources.registry import find_source, split_file
+
+    if options.split is None:
+        return tuple(options.splits)
+    return (*options.splits, split_file(find_source(options.source), options.input, options.split))
 
 
 def _groups(path: Path) -> "Groups":

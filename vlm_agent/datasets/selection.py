@@ -1,7 +1,8 @@
 """Selection of episodes: split files, subsets and mixtures.
 
-A split file is JSON, label → episode ids. Two formats are supported: AITW's official files (`train`, `validation`,
-`test`; in the folder `splits` of the data set) and Auto-UI's (`val` for `validation`).
+A split file is JSON, label → episode ids. The labels are those of AITW's official files (`train`, `validation`, `test`;
+in the folder `splits` of the data set) or Auto-UI's (`val` for `validation`). An id is a string or a whole number, as
+in AndroidControl, or the name of the episode's JSON file, as in GUI-Odyssey.
 
 A mixture is a fraction of the episodes for each subset. The paper (Auto-UI) trains on 10 % of google_apps and on all
 episodes of the other subsets. Membership depends only on a hash of the episode's id, so it does not change with order,
@@ -47,18 +48,22 @@ def read_splits(paths: Sequence[Path]) -> Splits:
     ambiguous = set()
     for path in paths:
         for label, ids in _read_lists(path).items():
-            ambiguous |= {id_ for id_ in ids if labels.setdefault(id_, LABELS[label]) != LABELS[label]}
+            ambiguous |= {id_ for id_ in map(_id_of, ids) if labels.setdefault(id_, LABELS[label]) != LABELS[label]}
     return Splits(labels, frozenset(ambiguous))
 
 
-def _read_lists(path: Path) -> dict[str, list[str]]:
+def _read_lists(path: Path) -> dict[str, list[str | int]]:
     lists = _read_json(path)
     for label, ids in lists.items():
         if label not in LABELS:
             raise DatasetError(f"{path}: split {label!r} is unknown; use {', '.join(LABELS)}")
-        if not isinstance(ids, list) or not all(isinstance(id_, str) for id_ in ids):
-            raise DatasetError(f"{path}: split {label!r} must be a list of episode ids, each a string")
+        if not isinstance(ids, list) or not all(type(id_) in (str, int) for id_ in ids):
+            raise DatasetError(f"{path}: split {label!r} must be a list of episode ids, each a string or whole number")
     return lists
+
+
+def _id_of(value: str | int) -> str:
+    return str(value).removesuffix(".json")
 
 
 def _read_json(path: Path) -> dict:

@@ -184,6 +184,6 @@ def read_groups(path: Path | None) -> Groups:
     """Groups from a JSON file; none if `path` is None. Raises DatasetError naming the file if its content is wrong."""
     if path is None:
         return {}
-    remedy = "name a JSON file that maps each group's name to a list of episode ids, as strings"
-    groups: Groups = read_checked(path, remedy, dict[str, list[str]])
-    return groups
+    remedy = "name a JSON file that maps each group's name to a list of episode ids, as strings or whole numbers"
+    groups: dict[str, list[str | int]] = read_checked(path, remedy, dict[str, list[str | int]])
+    return {name: [str(id_) for id_ in ids] for name, ids in groups.items()}

@@ -6,7 +6,8 @@
 AITW has these episodes and screens (Rawles et al. 2023), about 80 % of them in train; how lengths spread around each
 subset's mean is assumed. A two-hundredth of them is made, of google_apps only the tenth that the mixture keeps, and
 what grows with the data is multiplied. Of AitZ a tenth of the train split is made, with texts as long as those of its
-published episode by T5's tokenizer. Text models get the same episodes with HTML as long as that of the real
+published episode by T5's tokenizer. AndroidControl has 13,603 training episodes (Li et al. 2024); a tenth is made, as
+long as those of its test split with their ends. Text models get the same episodes with HTML as long as that of the real
 episode of AITW: 312 tokens a screen. Checkpoints are the published configurations (`published_configs`), with
 stand-ins for the tokenizers: words whole, numbers in digits. With Qwen's own, Qwen2.5-VL-7B's lines were the same
 but for 1 % more tokens to learn.
@@ -57,6 +58,9 @@ AITZ_MADE = 0.1
 AITZ_TOKENS = {"screen": (100, 160), "think": (38, 90), "action": (3, 18), "result": (30, 80)}
 """The fewest and most tokens of a text of AitZ, assumed. Its published episode has 115–143, 37–72, 2–17 and 36–62 by
 T5's tokenizer; the paper's figure 3 has 80–120, 30–70 and 20–80 words for SD, AT and AR."""
+ANDROIDCONTROL = {"android_control": (13_603, 13_603 * (8_444 + 1_543) // 1_543)}
+"""The train split; its mean length is that of the test split."""
+ANDROIDCONTROL_TOKENS = {"step": (3, 16)}
 GIGABYTES = (24, 40, 80, 141)
 EIGHT = (("H100", 8), ("A100-80", 8))
 MACHINES = {
@@ -71,6 +75,7 @@ MACHINES = {
     "auto_ui_large": EIGHT,
     "auto_ui_base_aitz": EIGHT,
     "qwen2_5_vl_7b_lora_aitz": EIGHT,
+    "qwen2_5_vl_7b_lora_androidcontrol": EIGHT,
     "llama2_7b_html": EIGHT,
     "llava_7b_size": EIGHT,
 }
@@ -78,6 +83,8 @@ MACHINES = {
 
 ON_AITZ = ("auto_ui_base_aitz", "qwen2_5_vl_7b_lora_aitz")
 """The recipes whose data are AitZ."""
+
+ON_ANDROIDCONTROL = ("qwen2_5_vl_7b_lora_androidcontrol",)
 
 ON_HTML = ("llama2_7b_html", "llava_7b_size")
 """The recipes whose model reads or numbers elements. D-PoT's have a part of one subset."""
@@ -87,6 +94,7 @@ _ELEMENTS = (8, 28)
 _ELEMENT_WORDS = 1
 _SIZES = ((1440, 720), (2280, 1080), (2340, 1080), (2400, 1080))
 _AITZ_SIZES = ((600, 270),)
+_ANDROIDCONTROL_SIZES = ((2400, 1080), (2400, 1080), (2400, 1080), (3120, 1440))
 _GOALS = (
     "open the settings and turn off automatic brightness",
     "what is the weather in the town where the next game is played",
@@ -113,8 +121,10 @@ _COST = re.compile(r"^# Cost, estimated.*?\n(?=\n)", re.MULTILINE | re.DOTALL)
 def shards_of(name: str, folder: Path) -> Path:
     """The episodes for a recipe's dry run, below `folder`; made where they are not yet."""
     kind = "aitz" if name in ON_AITZ else "html" if name in ON_HTML else "shards"
+    kind = "androidcontrol" if name in ON_ANDROIDCONTROL else kind
     if not (there := folder / kind).exists():
-        {"aitz": write_aitz, "html": write_html, "shards": write_shards}[kind](there)
+        writers = {"aitz": write_aitz, "html": write_html, "shards": write_shards}
+        (writers | {"androidcontrol": write_androidcontrol})[kind](there)
     return there
 
 
@@ -137,7 +147,12 @@ def _with_elements(step: dict, rng: np.random.Generator) -> dict:
 
 def write_aitz(folder: Path, share: float = AITZ_MADE) -> Path:
     """A share of AitZ's train split in episodes with texts, without pixels."""
-    return _write(folder, _aitz_rows([EncodedScreen(b"", *size) for size in _AITZ_SIZES], share))
+    return _write(folder, _noted_rows(AITZ, AITZ_TOKENS, _AITZ_SIZES, share))
+
+
+def write_androidcontrol(folder: Path, share: float = AITZ_MADE) -> Path:
+    """A share of AndroidControl's train split in episodes with step instructions, without pixels."""
+    return _write(folder, _noted_rows(ANDROIDCONTROL, ANDROIDCONTROL_TOKENS, _ANDROIDCONTROL_SIZES, share))
 
 
 def _write(folder: Path, episodes: Iterator[dict]) -> Path:
@@ -164,10 +179,12 @@ def _rows(screens: list[EncodedScreen], share: float) -> Iterator[dict]:
             )
 
 
-def _aitz_rows(screens: list[EncodedScreen], share: float) -> Iterator[dict]:
+def _noted_rows(counts: dict, texts: dict, sizes: tuple, share: float) -> Iterator[dict]:
+    """`counts`: subset → episodes and screens. `texts`: note → its fewest and most tokens."""
     rng = np.random.default_rng(0)
-    steps = [Step(None, _action(rng), notes=_texts_of_a_step(rng)) for _ in range(500)]
-    for subset, (episodes, screens_in_all) in AITZ.items():
+    screens = [EncodedScreen(b"", *size) for size in sizes]
+    steps = [Step(None, _action(rng), notes=_texts_of_a_step(rng, texts)) for _ in range(500)]
+    for subset, (episodes, screens_in_all) in counts.items():
         for number, length in enumerate(lengths(round(episodes * share), screens_in_all / episodes, rng).tolist()):
             done = [steps[at] for at in rng.integers(len(steps), size=length)]
             done[-1] = replace(done[-1], action=Action.complete())
@@ -180,9 +197,9 @@ def _row(name: str, subset: str, goal: str, steps: list[Step], screen: EncodedSc
     return episode_row(name, subset, "train", goal, "", 0, structs)
 
 
-def _texts_of_a_step(rng: np.random.Generator) -> dict[str, str]:
+def _texts_of_a_step(rng: np.random.Generator, texts: dict) -> dict[str, str]:
     """Texts of one word repeated, which the stand-ins for tokenizers have whole."""
-    return {**{part: " ".join([_WORD] * rng.integers(*ends)) for part, ends in AITZ_TOKENS.items()}}
+    return {part: " ".join([_WORD] * rng.integers(*ends)) for part, ends in texts.items()}
 
 
 def lengths(count: int, mean: float, rng: np.random.Generator) -> np.ndarray:
@@ -242,6 +259,7 @@ def cost_lines(name: str, dries: list[DryRun]) -> str:
     everything = grown * reads.episodes
     data = "AitZ's train split" if name in ON_AITZ else "AITW's train split, google_apps cut to 10 %"
     data = "a part of google_apps" if name in ON_HTML else data
+    data = "AndroidControl's train split" if name in ON_ANDROIDCONTROL else data
     trained, frozen = (sum(part[kind] for part in dry.parameters.values()) / 1e6 for kind in ("trained", "frozen"))
     plural = "s" if target.gpus > 1 else ""
     lines = [
@@ -301,8 +319,9 @@ def _grown(name: str, dry: DryRun) -> float:
     """How many times the episodes of the recipe's train split are those that were made."""
     if name in ON_HTML:
         return 1
-    if name in ON_AITZ:
-        return sum(episodes for episodes, _ in AITZ.values()) / dry.reads.episodes
+    if name in ON_AITZ or name in ON_ANDROIDCONTROL:
+        counts = AITZ if name in ON_AITZ else ANDROIDCONTROL
+        return sum(episodes for episodes, _ in counts.values()) / dry.reads.episodes
     return sum(kept * episodes for episodes, kept in _kept()) * TRAIN / dry.reads.episodes
 
 

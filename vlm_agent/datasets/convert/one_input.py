@@ -13,7 +13,8 @@ from vlm_agent.datasets.convert.folder import Options, job, last_change_ns, stam
 from vlm_agent.datasets.convert.grouping import CompleteEpisode, EpisodeGroups
 from vlm_agent.datasets.convert.summary import Entry, FileSummary, QuarantinedRecord
 from vlm_agent.datasets.selection import MIXED_SPLIT, Splits, in_mixture
-from vlm_agent.datasets.shards.schema import episode_row, step_struct
+from vlm_agent.datasets.shards.images import EncodedScreen
+from vlm_agent.datasets.shards.schema import decode_screen, episode_row, step_struct
 from vlm_agent.datasets.shards.writer import ShardWriter
 from vlm_agent.datasets.sources import SPLITS, BadRecord, EpisodeStep, Exclusion, Input, Source
 from vlm_agent.errors import DatasetError
@@ -88,7 +89,12 @@ class _OneInput:
         elif isinstance(item, Exclusion):
             self.summary.exclude(item)
         elif self._is_selected(item):
-            self._write(self._groups.add(item, *self._encode(item)), writer)
+            try:
+                stored = self._encode(item)
+            except DatasetError as error:
+                self._bad.append(BadRecord(item.file, item.record, item.offset, f"step {item.step_id}: {error}"))
+            else:
+                self._write(self._groups.add(item, *stored), writer)
         else:
             self.summary.steps_left_out += 1
 
@@ -134,10 +140,15 @@ class _OneInput:
         return None
 
     def _encode(self, item: EpisodeStep) -> tuple[_Stored, int]:
-        step, screens = item.step, self._options.screens
-        if step is None or step.screenshot is None:
-            raise DatasetError(f"{item.file}: record {item.record} has no pixels to write")
-        screen = screens.encode(step.screenshot)
+        step, screens, png = item.step, self._options.screens, item.png
+        if step is not None and png is not None and screens.keeps(step.size):
+            screen = EncodedScreen(bytes(png), *step.size)
+        elif step is not None and png is not None:
+            screen = screens.encode(decode_screen(bytes(png)))
+        elif step is not None and step.screenshot is not None:
+            screen = screens.encode(step.screenshot)
+        else:
+            raise ValueError(f"{item.file}: record {item.record} has no screen to write")
         struct = step_struct(step, screen, screens.name, item.step_id, item.record, item.offset)
         return _Stored(struct, item.moved_points), len(screen.data)
 

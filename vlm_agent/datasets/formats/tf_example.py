@@ -1,4 +1,5 @@
-"""`tf.train.Example`, read and written without TensorFlow: a small protobuf wire codec for this one message.
+"""`tf.train.Example`, read and written without TensorFlow: a small protobuf wire codec. `accessibility` reads another
+message with it.
 
     Example  { Features features = 1; }
     Features { map<string, Feature> feature = 1; }          a map entry is { string key = 1; Feature value = 2; }
@@ -8,8 +9,9 @@
 of several megabytes stays in the buffer of its record, and fields that are not needed are skipped.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence, Sized
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -19,13 +21,19 @@ _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
 _KINDS = {1: "bytes", 2: "float", 3: "int64"}
 _MAX_FIELD_NUMBER = (1 << 29) - 1
 
+MAX_VALUES = 1 << 17
+"""Features with more values than this are refused, to bound memory: a value of two bytes becomes an object. Packed
+floats are not limited."""
 
 Values = Sequence[bytes] | Sequence[memoryview] | Sequence[int] | np.ndarray
 """The values of one feature to write. Memoryviews are of single bytes."""
 
 
+T = TypeVar("T")
+
+
 class ExampleError(UserError):
-    """The bytes are not a `tf.train.Example`."""
+    """The bytes are not the protobuf message that is expected."""
 
 
 class Feature(NamedTuple):
@@ -45,11 +53,14 @@ def parse_example(payload: bytes, keys: Collection[str]) -> dict[str, Feature]:
     """
     names = {name.encode(): name for name in keys}
     features = {}
-    for features_view in _messages(memoryview(payload), 1):
-        for entry in _messages(features_view, 1):
+    for features_view in messages(memoryview(payload), 1):
+        for entry in messages(features_view, 1):
             key, value = _map_entry(entry)
             if key in names:
-                features[names[key]] = _parse_feature(value)
+                try:
+                    features[names[key]] = _parse_feature(value)
+                except ExampleError as error:
+                    raise ExampleError(f"{names[key]}: {error}") from None
     return features
 
 
@@ -62,7 +73,7 @@ def encode_example(features: Mapping[str, Values]) -> bytes:
     return b"".join(_delimited(1, [part for entry in entries for part in entry]))
 
 
-def _fields(view: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
+def wire_fields(view: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
     """(field number, wire type, value) of each field. The value of a varint is an int, any other is its bytes.
 
     Nearly all of the about two hundred tags and lengths of a record are one byte, so those are decoded inline.
@@ -99,7 +110,7 @@ def _length(view: memoryview, position: int, wire_type: int) -> tuple[int, int]:
         return 8, position
     if wire_type == _FIXED32:
         return 4, position
-    raise ExampleError(f"wire type {wire_type} is not used in an Example")
+    raise ExampleError(f"wire type {wire_type} is unknown")
 
 
 def _varint(view: memoryview, position: int) -> tuple[int, int]:
@@ -112,13 +123,13 @@ def _varint(view: memoryview, position: int) -> tuple[int, int]:
     raise ExampleError("a varint is not terminated")
 
 
-def _messages(view: memoryview, field_number: int) -> Iterator[memoryview]:
-    for number, wire_type, value in _fields(view):
+def messages(view: memoryview, field_number: int) -> Iterator[memoryview]:
+    for number, wire_type, value in wire_fields(view):
         if number == field_number:
-            yield _buffer(value, wire_type)
+            yield as_buffer(value, wire_type)
 
 
-def _buffer(value: memoryview | int, wire_type: int) -> memoryview:
+def as_buffer(value: memoryview | int, wire_type: int) -> memoryview:
     """The value of a length-delimited field. Raises ExampleError for a field of another wire type."""
     if wire_type != _LENGTH_DELIMITED or isinstance(value, int):
         raise ExampleError(f"wire type is {wire_type}, expected {_LENGTH_DELIMITED}")
@@ -128,11 +139,12 @@ def _buffer(value: memoryview | int, wire_type: int) -> memoryview:
 def _map_entry(view: memoryview) -> tuple[bytes, list[memoryview]]:
     """The key of an entry, and the parts of its value, which protobuf allows to be split."""
     key, parts = b"", []
-    for number, wire_type, value in _fields(view):
+    for number, wire_type, value in wire_fields(view):
         if number == 1:
-            key = bytes(_buffer(value, wire_type))
+            key = bytes(as_buffer(value, wire_type))
         elif number == 2:
-            parts.append(_buffer(value, wire_type))
+            parts.append(as_buffer(value, wire_type))
+            _check_count(parts)
     return key, parts
 
 
@@ -140,24 +152,37 @@ def _parse_feature(parts: list[memoryview]) -> Feature:
     kind: str | None = None
     lists: list[memoryview] = []
     for part in parts:
-        for number, wire_type, value in _fields(part):
+        for number, wire_type, value in wire_fields(part):
             if number in _KINDS:
                 # In a oneof, a value of a different kind replaces the earlier value; the same kind is appended.
                 lists = lists if kind == _KINDS[number] else []
                 kind = _KINDS[number]
-                lists.append(_buffer(value, wire_type))
+                lists.append(as_buffer(value, wire_type))
+                _check_count(lists)
     if kind == "bytes":
-        return Feature(kind, [value for view in lists for value in _messages(view, 1)])
+        return Feature(kind, _limited(value for view in lists for value in messages(view, 1)))
     if kind == "float":
         return Feature(kind, _floats(lists))
     return Feature(kind, _ints(lists))
+
+
+def _limited(values: Iterator[T]) -> list[T]:
+    """All values. Raises ExampleError if there are more than `MAX_VALUES`."""
+    found = list(islice(values, MAX_VALUES + 1))
+    _check_count(found)
+    return found
+
+
+def _check_count(values: Sized) -> None:
+    if len(values) > MAX_VALUES:
+        raise ExampleError(f"a feature has more than {MAX_VALUES} values")
 
 
 def _floats(lists: list[memoryview]) -> np.ndarray:
     """Packed or separate values; both have four little-endian bytes per value."""
     data = bytearray()
     for view in lists:
-        for number, wire_type, value in _fields(view):
+        for number, wire_type, value in wire_fields(view):
             if number == 1:
                 if isinstance(value, int) or wire_type == _FIXED64 or len(value) % 4:
                     raise ExampleError("a list of floats has an invalid number of bytes")
@@ -166,16 +191,18 @@ def _floats(lists: list[memoryview]) -> np.ndarray:
 
 
 def _ints(lists: list[memoryview]) -> list[int]:
-    values: list[int] = []
-    for view in lists:
-        for number, wire_type, value in _fields(view):
-            if number != 1:
-                continue
-            if isinstance(value, int):
-                values.append(value)
-            else:
-                values.extend(_packed_varints(_buffer(value, wire_type)))
-    return [value - (1 << 64) if value >> 63 else value for value in values]
+    return _limited(value - (1 << 64) if value >> 63 else value for view in lists for value in _varints_of(view))
+
+
+def _varints_of(view: memoryview) -> Iterator[int]:
+    """Packed or separate values."""
+    for number, wire_type, value in wire_fields(view):
+        if number != 1:
+            continue
+        if isinstance(value, int):
+            yield value
+        else:
+            yield from _packed_varints(as_buffer(value, wire_type))
 
 
 def _packed_varints(view: memoryview) -> Iterator[int]:

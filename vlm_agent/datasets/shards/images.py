@@ -58,6 +58,12 @@ class ScreenFormat:
             used |= {"max_pixels": self.max_pixels, "multiple": self.multiple}
         return used
 
+    def keeps(self, size: tuple[int, int]) -> bool:
+        """Whether a PNG of this (height, width) is stored as it is."""
+        return self.name == "png" and (
+            self.max_pixels is None or fitted_size(size, self.max_pixels, self.multiple) == size
+        )
+
     def encode(self, screen: np.ndarray) -> EncodedScreen:
         """Encodes uint8 (height, width, 3) RGB pixels; the result has the stored size."""
         check_pixels(screen)

@@ -3,6 +3,7 @@
 One row per episode. `steps` is a list of structs, each with the screen as an encoded image (PNG, WebP or JPEG) in
 `screenshot.bytes`. `notes` holds the texts of `Step.notes` in the order of their names, `instruction` the low-level
 instruction of the step or null. `record` and `offset` locate the step in its source file, as in `EpisodeStep`.
+`elements` holds `Step.tree` where the source has it.
 
 Every change of the columns needs a new `VERSION`, and a folder of another version is converted again. Version 5 has one
 column `notes` in place of a column for each kind of text, so that a source with other texts needs no other columns.
@@ -19,7 +20,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from vlm_agent.datasets.shards.images import EncodedScreen, ScreenFormat
-from vlm_agent.episodes import Action, Episode, Step, UiElement
+from vlm_agent.episodes import NOT_SHOWN, Action, Episode, Step, UiElement, shown_elements
 from vlm_agent.errors import DatasetError
 
 VERSION = 5
@@ -180,7 +181,10 @@ def step_struct(
         "lift_yx": step.action.lift_yx,
         "text": step.action.text,
         "activity": step.activity,
-        "elements": [{"box": item.box, "text": item.text, "type": item.type} for item in step.elements],
+        "elements": [
+            {"box": item.box, "text": item.text, "type": item.type}
+            for item in (step.elements if step.tree is None else step.tree)
+        ],
         "notes": note_structs(step.notes),
         "instruction": step.instruction,
         "record": record,
@@ -221,14 +225,17 @@ def _step(struct: dict, where: str) -> Step:
         screenshot = decode_screen(struct["screenshot"]["bytes"]) if "screenshot" in struct else None
     except DatasetError as error:
         raise DatasetError(f"{where}: {error}") from None
+    elements = tuple(UiElement(tuple(item["box"]), item["text"], item["type"]) for item in struct["elements"])
+    is_tree = any(element.type in NOT_SHOWN for element in elements)
     return Step(
         screenshot,
         Action(struct["action_kind"], tuple(struct["touch_yx"]), tuple(struct["lift_yx"]), struct["text"]),
-        tuple(UiElement(tuple(item["box"]), item["text"], item["type"]) for item in struct["elements"]),
+        shown_elements(elements) if is_tree else elements,
         struct["activity"],
         notes_of(struct["notes"]),
         struct["instruction"],
         (struct["height"], struct["width"]),
+        elements if is_tree else None,
     )
 
 

@@ -5,7 +5,7 @@ how to read their steps. No other code of the package knows a source by name. `c
 JSON fields, PNG files, elements and size limits.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,7 +61,8 @@ class EpisodeStep:
     `episode_id` is unique in the data set, not only in its file. `split` is the split in the source, or None: such
     episodes are in `train` unless `convert --splits` assigns a split. `fingerprint` distinguishes a repeated record
     from two different records for the same step: a checksum of the record's bytes, the same in every process. `step`
-    is None in copies that need only the other fields. `moved_points`: see `sources.checks.ReadAction`.
+    is None in copies that need only the other fields. `moved_points`: see `sources.checks.ReadAction`. `png`: the
+    screen as a checked PNG, in place of the step's pixels; it is stored as it is. `step.stored_size` is then its size.
     """
 
     file: Path
@@ -78,6 +79,7 @@ class EpisodeStep:
     step: Step | None
     split: str | None = None
     moved_points: int = 0
+    png: bytes | memoryview | None = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,11 @@ class Source:
     read: yields the steps of an input in order, a BadRecord for each unusable record, and Exclusions, so that every
         record is counted. Opens every file through `HashedFiles.open`, so that the manifest contains its SHA-256.
 
-    The three functions must be defined at module level, because worker processes import them by name.
+    has_own_names: whether a file with such a name can be of no other source.
+    split_files: the split files that come with the data, name → file, in a list of files and folders to convert;
+        `convert --split NAME` chooses one.
+
+    The functions must be defined at module level, because worker processes import them by name.
     """
 
     name: str
@@ -128,6 +134,8 @@ class Source:
     read: Callable[[Input, HashedFiles], Iterator[EpisodeStep | BadRecord | Exclusion]]
     subsets: tuple[str, ...] = ()
     is_published: bool = False
+    has_own_names: bool = False
+    split_files: Callable[[Sequence[Path]], Mapping[str, Path]] | None = None
 
 
 def inputs_of_episodes(

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from vlm_agent.datasets.formats.tf_example import ExampleError, Feature, encode_example, parse_example
+from vlm_agent.datasets.formats.tf_example import ExampleError, encode_example, parse_example
 from vlm_agent.datasets.formats.tfrecord import Record, read_records, write_records
 from vlm_agent.datasets.sources import BadRecord, EpisodeStep, Input, Source, checks
 from vlm_agent.episodes import Action, Episode, Step, UiElement
@@ -138,7 +138,7 @@ def parse_step(record: Record, file: Path, subset: str) -> EpisodeStep:
     """
     if record.payload is None:
         raise DatasetError(str(record.error))
-    fields = _Fields(parse_example(record.payload, _ALL_KINDS))
+    fields = checks.ExampleFields(parse_example(record.payload, _ALL_KINDS), _ALL_KINDS, _KINDS)
     length, step_id = fields.integer("episode_length"), fields.integer("step_id")
     episode_id = fields.string("episode_id")
     checks.check_position(episode_id, step_id, length)
@@ -200,60 +200,14 @@ def encode_step(episode: Episode, number: int) -> bytes:
     )
 
 
-class _Fields:
-    """Typed access to an Example's features; every error names the field."""
-
-    def __init__(self, features: dict[str, Feature]) -> None:
-        self._features = features
-        if missing := sorted(_KINDS.keys() - features.keys()):
-            raise DatasetError(f"missing field {', '.join(missing)}")
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._features
-
-    def values(self, name: str) -> list | np.ndarray:
-        kind, values = self._features[name]
-        if kind not in (None, _ALL_KINDS[name]):
-            raise DatasetError(f"{name} is a list of {kind}, expected {_ALL_KINDS[name]}")
-        return values
-
-    def integer(self, name: str) -> int:
-        values = self.values(name)
-        if len(values) != 1:
-            raise DatasetError(f"{name} has {len(values)} values, expected 1")
-        return values[0]
-
-    def string(self, name: str) -> str:
-        """The string; an empty list counts as an empty string, because some writers omit empty values."""
-        values = self.strings(name)
-        if len(values) > 1:
-            raise DatasetError(f"{name} has {len(values)} values, expected 1")
-        return values[0] if values else ""
-
-    def strings(self, name: str) -> list[str]:
-        values = self.values(name)
-        for value in values:
-            checks.check_text(len(value), name)
-        try:
-            return [str(value, "utf-8") for value in values]
-        except UnicodeDecodeError as error:
-            raise DatasetError(f"{name} is not UTF-8: {error.reason} at byte {error.start}") from None
-
-    def floats(self, name: str) -> list[float]:
-        values = np.asarray(self.values(name), np.float32)
-        if not np.isfinite(values).all():
-            raise DatasetError(f"{name} holds a number that is not finite")
-        return values.tolist()
-
-
-def _api_level(fields: _Fields) -> int:
+def _api_level(fields: checks.ExampleFields) -> int:
     level = fields.integer("android_api_level")
     if not -(1 << 31) <= level < 1 << 31:
         raise DatasetError(f"android_api_level {level} does not fit into 32 bits")
     return level
 
 
-def _screen(fields: _Fields) -> np.ndarray:
+def _screen(fields: checks.ExampleFields) -> np.ndarray:
     height, width, channels = (fields.integer(f"image/{name}") for name in ("height", "width", "channels"))
     if channels != 3:
         raise DatasetError(f"image/channels is {channels}, expected 3 (RGB)")
@@ -270,7 +224,7 @@ def _screen(fields: _Fields) -> np.ndarray:
     return np.frombuffer(buffers[0], np.uint8).reshape(height, width, channels)
 
 
-def _elements(fields: _Fields) -> tuple[UiElement, ...]:
+def _elements(fields: checks.ExampleFields) -> tuple[UiElement, ...]:
     key = "image/ui_annotations"
     boxes, texts, types = (
         fields.floats(f"{key}_positions"),
@@ -280,7 +234,7 @@ def _elements(fields: _Fields) -> tuple[UiElement, ...]:
     return checks.elements_of(boxes, texts, types, key)
 
 
-def _notes(fields: _Fields) -> dict[str, str]:
+def _notes(fields: checks.ExampleFields) -> dict[str, str]:
     notes = {name: fields.string(key) for name, key in _NOTES.items() if key in fields}
     if _PLAN in fields:
         notes["plan"] = "\n".join(fields.strings(_PLAN))

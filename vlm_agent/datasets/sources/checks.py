@@ -3,17 +3,21 @@
 The content of a source's files is untrusted. Every function raises DatasetError, which names the source's key.
 """
 
+import io
+import json
 import re
 import reprlib
 import struct
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from vlm_agent.datasets.formats.tf_example import Feature
 from vlm_agent.episodes import NO_POINT, Action, ActionKind, UiElement
 from vlm_agent.errors import DatasetError
 
@@ -122,6 +126,52 @@ class JsonFields:
         return numbers_of(self.value(key), key)
 
 
+class ExampleFields:
+    """Typed access to an Example's features; every error names the field. `kinds`: the kind of each feature."""
+
+    def __init__(self, features: dict[str, Feature], kinds: Mapping[str, str], required: Collection[str]) -> None:
+        self._features, self._kinds = features, kinds
+        if missing := sorted(set(required) - features.keys()):
+            raise DatasetError(f"missing field {', '.join(missing)}")
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._features
+
+    def values(self, name: str) -> list | np.ndarray:
+        kind, values = self._features[name]
+        if kind not in (None, self._kinds[name]):
+            raise DatasetError(f"{name} is a list of {kind}, expected {self._kinds[name]}")
+        return values
+
+    def integer(self, name: str) -> int:
+        values = self.values(name)
+        if len(values) != 1:
+            raise DatasetError(f"{name} has {len(values)} values, expected 1")
+        return values[0]
+
+    def string(self, name: str) -> str:
+        """The string; an empty list counts as an empty string, because some writers omit empty values."""
+        values = self.strings(name)
+        if len(values) > 1:
+            raise DatasetError(f"{name} has {len(values)} values, expected 1")
+        return values[0] if values else ""
+
+    def strings(self, name: str) -> list[str]:
+        values = self.values(name)
+        for value in values:
+            check_text(len(value), name)
+        try:
+            return [str(value, "utf-8") for value in values]
+        except UnicodeDecodeError as error:
+            raise DatasetError(f"{name} is not UTF-8: {error.reason} at byte {error.start}") from None
+
+    def floats(self, name: str) -> list[float]:
+        values = np.asarray(self.values(name), np.float32)
+        if not np.isfinite(values).all():
+            raise DatasetError(f"{name} holds a number that is not finite")
+        return values.tolist()
+
+
 def text_of(value: object, key: str) -> str:
     """The value of a JSON field that must be a text of accepted length."""
     text = unicode_of(value, key)
@@ -148,6 +198,14 @@ def numbers_of(values: object, key: str) -> list[float]:
         if type(value) not in (int, float) or not -_MAX_NUMBER <= value <= _MAX_NUMBER:
             raise DatasetError(f"{key} holds {reprlib.repr(value)}, expected a finite number")
     return [float(value) for value in values]
+
+
+def read_json(data: bytes, key: str) -> "JsonFields":
+    """The fields of a JSON object. Raises DatasetError for other content."""
+    try:
+        return JsonFields(json.loads(data))
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{key} is not JSON: {error}") from None
 
 
 class ActionKeys(NamedTuple):
@@ -184,7 +242,11 @@ def read_action(fields: Fields, keys: ActionKeys, known: Sequence[ActionKind] = 
 
 def _point(fields: Fields, key: str) -> tuple[tuple[float, float], bool]:
     """The point (y, x), and whether it was moved to the edge of the screen."""
-    values = fields.floats(key)
+    return point_of(fields.floats(key), key)
+
+
+def point_of(values: Sequence[float], key: str) -> tuple[tuple[float, float], bool]:
+    """A point (y, x) in screen fractions, and whether it was moved to the edge of the screen."""
     if len(values) != 2:
         raise DatasetError(f"{key} has {len(values)} values, expected 2 (y, x)")
     if not all(-EDGE_TOLERANCE <= value <= 1 + EDGE_TOLERANCE for value in values):
@@ -192,7 +254,7 @@ def _point(fields: Fields, key: str) -> tuple[tuple[float, float], bool]:
             f"{key} is {tuple(values)}; a gesture needs (y, x) within [0, 1], or at most {EDGE_TOLERANCE} outside it"
         )
     y, x = (min(max(value, 0.0), 1.0) for value in values)
-    return (y, x), [y, x] != values
+    return (y, x), [y, x] != list(values)
 
 
 def elements_of(boxes: Sequence[float], texts: Sequence[str], types: Sequence[str], key: str) -> tuple[UiElement, ...]:
@@ -231,22 +293,38 @@ def read_screen(path: Path) -> np.ndarray:
     Raises DatasetError for a file that is missing, damaged, or larger than the screen of any phone. The size is checked
     in the header, before any pixel is decoded.
     """
-    try:
+    with _named_damage(path.name):
         if not path.is_file():
             raise DatasetError(f"the screen {path.name} is missing")
         with path.open("rb") as file:
             _check_screen(file, path.name)
+            file.seek(0)
             with Image.open(file, formats=_FORMATS) as image:
                 return np.array(image.convert("RGB"))
+
+
+def check_screen(data: bytes | memoryview, name: str) -> tuple[int, int]:
+    """The (height, width) of a PNG, after a check of its header and its checksums; no pixel is decoded.
+
+    Raises DatasetError as `read_screen` does.
+    """
+    with _named_damage(name):
+        return _check_screen(io.BytesIO(data), name)
+
+
+@contextmanager
+def _named_damage(name: str) -> Iterator[None]:
+    try:
+        yield
     except UnidentifiedImageError:
-        raise DatasetError(f"the screen {path.name} is not a PNG") from None
+        raise DatasetError(f"the screen {name} is not a PNG") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise DatasetError(f"the screen {path.name} is larger than any phone's") from None
+        raise DatasetError(f"the screen {name} is larger than any phone's") from None
     except DAMAGED_FILE_ERRORS as error:
-        raise DatasetError(f"the screen {path.name} cannot be read: {error}") from None
+        raise DatasetError(f"the screen {name} cannot be read: {error}") from None
 
 
-def _check_screen(file: BinaryIO, name: str) -> None:
+def _check_screen(file: BinaryIO, name: str) -> tuple[int, int]:
     with Image.open(file, formats=_FORMATS) as image:
         width, height = image.size
         if not is_screen_size(height, width):
@@ -255,4 +333,4 @@ def _check_screen(file: BinaryIO, name: str) -> None:
             raise DatasetError(f"the screen {name} has pixels of mode {image.mode}, expected 8 bits per channel")
         # Decoding ignores a PNG's checksums and misses some damage. `verify` checks them, and consumes the image.
         image.verify()
-    file.seek(0)
+    return height, width

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vlm_agent.datasets.sources import Input, Source, aitw, aitz, checks, traces
+from vlm_agent.datasets.sources import Input, Source, aitw, aitz, androidcontrol, checks, gui_odyssey, traces
 from vlm_agent.errors import DatasetError
 from vlm_agent.settings import Registry
 
@@ -15,6 +15,8 @@ SOURCES: Registry[Source] = Registry(
         for source in (
             aitw.SOURCE,
             aitz.SOURCE,
+            androidcontrol.SOURCE,
+            gui_odyssey.SOURCE,
             traces.SOURCE,
         )
     },
@@ -36,8 +38,8 @@ def find_inputs(source: Source, paths: Sequence[Path]) -> list[Input]:
     The files of the inputs are absolute paths.
 
     Raises DatasetError for a path that does not exist, a folder without data, a file whose subset cannot be determined,
-    a subset that cannot be the name of a folder, two inputs with the same shard, and a path that is not a file; OSError
-    for a folder that may not be read.
+    a subset that cannot be the name of a folder, files of another source, two inputs with the same shard, and a path
+    that is not a file; OSError for a folder that may not be read.
     """
     found: dict[Path, Path] = {}
     for path in paths:
@@ -56,10 +58,24 @@ def find_inputs(source: Source, paths: Sequence[Path]) -> list[Input]:
     return inputs
 
 
+def split_file(source: Source, paths: Sequence[Path], name: str) -> Path:
+    """The split file of this name that comes with the data. Raises DatasetError listing the names if it is unknown."""
+    if source.split_files is None:
+        raise DatasetError(f"source {source.name} has no named splits; use --splits FILE")
+    found = source.split_files(paths)
+    if name not in found:
+        raise DatasetError(f"split {name!r} is unknown; {', '.join(map(str, paths))} has {', '.join(found) or 'none'}")
+    return found[name]
+
+
 def _files(source: Source, path: Path) -> list[Path]:
     if not path.exists():
         raise DatasetError(f"{path} does not exist")
-    files = sorted(file for file in _walk(path) if source.is_data(file)) if path.is_dir() else [path]
+    all_files = sorted(_walk(path)) if path.is_dir() else [path]
+    files = [file for file in all_files if source.is_data(file)] if path.is_dir() else all_files
+    for other in SOURCES.values():
+        if other is not source and other.has_own_names and any(map(other.is_data, files or all_files)):
+            raise DatasetError(f"{path} is not of source {source.name}: use --source {other.name}")
     if not files:
         raise DatasetError(f"{path} contains no file of source {source.name} (such as {source.example})")
     for file in files:

@@ -1,0 +1,144 @@
+"""GUI-Odyssey: actions, notes and the gold box of a step as published; damage costs one episode with its reason."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from helpers import tiny
+from helpers.data.conversions import converted
+
+from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.shards.images import ScreenFormat
+from vlm_agent.datasets.sources import gui_odyssey
+from vlm_agent.datasets.sources.registry import find_inputs
+from vlm_agent.episodes import TARGET, Action, ActionKind
+
+DATA = Path(__file__).parents[2] / "data/agents_2025"
+SAMPLE = DATA / "gui_odyssey"
+(ANNOTATION,) = SAMPLE.glob("annotations/*.json")
+_WORDS = {
+    ActionKind.PRESS_BACK: "PRESS_BACK",
+    ActionKind.PRESS_HOME: "PRESS_HOME",
+    ActionKind.RECENTS: "PRESS_RECENT",
+    ActionKind.STATUS_TASK_COMPLETE: "COMPLETE",
+    ActionKind.STATUS_TASK_IMPOSSIBLE: "IMPOSSIBLE",
+}
+
+
+def gold(action: Action) -> str:
+    """The action as the authors' converter writes it."""
+    if action.is_touch:
+        y, x = action.touch_yx
+        return f"{'CLICK' if action.is_tap else 'LONG_PRESS'}: ({round(1000 * x)}, {round(1000 * y)})"
+    if action.direction is not None:
+        return f"SCROLL: {action.direction.upper()}"
+    return f"TYPE: {action.text}" if action.kind is ActionKind.TYPE else _WORDS[action.kind]
+
+
+def changed(folder: Path, **changes) -> Path:
+    """A copy of the sample in which step 3, or the file, has other values."""
+    shutil.copytree(SAMPLE, folder)
+    path = folder / "annotations" / ANNOTATION.name
+    content = json.loads(path.read_text())
+    for key, value in changes.items():
+        (content if key in content else content["steps"][3])[key] = value
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_the_actions_are_those_of_the_authors_converter(shared, tmp_path):
+    data = shared / "data/agents_2025/gui_odyssey"
+    converted(data, output=tmp_path / "out", source="gui_odyssey")
+    stored = {episode.id: [gold(step.action) for step in episode.steps] for episode in ShardDataset(tmp_path / "out")}
+    assert stored == {one["episode_id"]: one["golds"] for one in json.loads((data / "expected.json").read_text())}
+
+
+def test_the_command_of_the_documentation_keeps_notes_gold_boxes_and_pngs(tmp_path, capsys):
+    convert = ["convert", "--source", "gui_odyssey", "--input", str(SAMPLE), "--output", str(tmp_path / "odyssey")]
+    assert main([*convert, "--split", "random_split", "--workers", "1"]) == OK
+    shards = ShardDataset(tmp_path / "odyssey", split="test")
+    (episode,) = shards
+    assert (episode.subset, episode.device_type, episode.android_api_level) == ("Web_Shopping", "Pixel Tablet", 34)
+    step = episode.steps[3]
+    assert (step.instruction, step.notes["step"]) == ("Tap the last corner", "Tap the last corner")
+    assert step.notes["context"] == "A made-up context."
+    (target,) = step.tree
+    assert (target.type, target.box) == (TARGET, pytest.approx((0.95, 0.96, 0.05, 0.04)))
+    assert step.elements == ()
+    screens = [step["screenshot"]["bytes"] for step in shards.row(0)["steps"]]
+    assert screens == [path.read_bytes() for path in sorted((SAMPLE / "screenshots").iterdir())]
+    assert main([*convert, "--split", "nope"]) == FAILED
+    assert "split 'nope' is unknown" in capsys.readouterr().err
+    assert main(["convert", "--input", "x", "--output", "y", "--split", "nope"]) == FAILED
+    assert "source aitw has no named splits" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("ends", "direction"),
+    [
+        ([[500, 500], [500, 500]], "up"),
+        ([[500, 500], [510, 500]], "right"),
+        ([[100, 500], [300, 300]], "up"),
+        ([[300, 300], [100, 500]], "down"),
+        ([[900, 500], [100, 400]], "left"),
+    ],
+)
+def test_a_scroll_keeps_its_direction_at_any_length_and_at_a_tie(tmp_path, ends, direction):
+    path = changed(tmp_path / "in", action="SCROLL", info=ends)
+    assert list(gui_odyssey.read_steps(path))[3].step.action.direction == direction
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"action": "FLY"}, "steps 3: action 'FLY' is unknown"),
+        ({"info": "KEY_POWER"}, "steps 3: the button 'KEY_POWER' is unknown"),
+        ({"info": [[5000, 1]]}, r"steps 3: the point \[5000, 1\]"),
+        ({"info": []}, r"steps 3: info is \[\], expected 1 point"),
+        ({"action": "SCROLL"}, "steps 3: info is .*, expected 2 point"),
+        ({"action": "TEXT"}, "steps 3: info holds .*, expected a string"),
+        ({"sam2_bbox": [1, 2]}, "steps 3: sam2_bbox has 2 values, expected 4"),
+        ({"screenshot": "../../secret.png"}, "steps 3: the screen secret.png is missing"),
+        ({"step_length": 6}, "steps has 5 steps, but step_length is 6"),
+        ({"steps": 7}, "steps is no list"),
+        ({"task_info": {"category": "../x"}}, "task_info.category: '../x' cannot be the name of a subset"),
+    ],
+)
+def test_a_damaged_episode_is_quarantined_with_its_reason(tmp_path, changes, reason):
+    path = changed(tmp_path / "in", **changes)
+    good = path.with_name("0000009900000007.json")
+    good.write_text(ANNOTATION.read_text())
+    _, _, (line,), _ = converted(tmp_path / "in", output=tmp_path / "out", source="gui_odyssey")
+    assert Path(line["file"]) == path
+    assert re.search(reason, line["reason"]), line["reason"]
+    assert list(ShardDataset(tmp_path / "out").ids) == [good.stem]
+
+
+def test_a_damaged_screen_or_file_is_named(tmp_path):
+    path = changed(tmp_path / "in")
+    screen = tmp_path / "in/screenshots" / f"{path.stem}_2.png"
+    screen.write_bytes(screen.read_bytes()[:-50])
+    (bad,) = gui_odyssey.read_steps(path)
+    assert f"steps 2: the screen {screen.name} cannot be read" in bad.reason
+    path.write_text("{")
+    (bad,) = gui_odyssey.read_steps(path)
+    assert "the file is not JSON" in bad.reason
+
+
+def test_a_category_is_a_subset():
+    assert [input_.name for input_ in find_inputs(gui_odyssey.SOURCE, [SAMPLE])] == ["Web_Shopping-00000-of-00001"]
+
+
+@pytest.mark.parametrize("source", ["androidcontrol", "gui_odyssey"])
+def test_a_tiny_recipe_trains_on_step_instructions(tmp_path, source):
+    data = DATA / {"androidcontrol": "android_control"}.get(source, source)
+    converted(data, output=tmp_path / "data", source=source, screens=ScreenFormat(max_pixels=60_000))
+    content = tiny.recipe(tmp_path / "data", tmp_path / "run")
+    content["data"] |= {"notes": {"step": "read"}, "missing_notes": "empty"}
+    content["training"] |= {"steps": 1, "batch_size": 1}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+    assert main(["train", "--config", str(tmp_path / "recipe.yaml")]) == OK
