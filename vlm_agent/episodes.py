@@ -349,7 +349,8 @@ class Screen:
     this screen (`recorded_screen`); empty on a phone. `episode`: the id of the recorded episode, which an agent must
     not have as an example, or that of the trace of a phone; empty for a screen alone. `step`: the number of the step in
     that episode, from 0, also where a control hides the earlier steps. `size`: (height, width) of the phone's screen in
-    pixels, by default that of `pixels`; None if unknown. Action languages that count pixels need it.
+    pixels, by default that of `pixels`; None if unknown. Action languages that count pixels need it. `instruction`: as
+    `Step.instruction`, for agents that are asked for one step; None on a phone.
     """
 
     pixels: np.ndarray | None
@@ -359,6 +360,7 @@ class Screen:
     episode: str = ""
     step: int = 0
     size: tuple[int, int] | None = None
+    instruction: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "notes", Notes(self.notes))
@@ -422,7 +424,9 @@ class Step:
 
     @property
     def screen(self) -> Screen:
-        return Screen(self.screenshot, self.elements, self.activity, size=self.stored_size)
+        return Screen(
+            self.screenshot, self.elements, self.activity, size=self.stored_size, instruction=self.instruction
+        )
 
     @property
     def size(self) -> tuple[int, int]:

@@ -202,6 +202,9 @@ class ReleasedLanguage(ActionLanguage):
         except ValueError:  # a text that is not valid Unicode
             return None
 
+    def picture_size(self, screen: Screen) -> tuple[int, int] | None:
+        return None if screen.size is None else self.settings.sees(screen.size)
+
     def vocabulary(self) -> LanguageVocabulary:
         """The text of each kind of action up to its first value."""
         starts = dict.fromkeys(template.partition("%(")[0] for template in self.form.writes.values())
