@@ -212,13 +212,14 @@ class AguvisSettings(DisputedSettings):
     )
 
 
-_GLM_START = re.compile(r"(?:\A|<answer>|</think>)\s*+(?=(?:do|finish)\()")
+_GLM_START = re.compile(r"<(?:answer|/think)>\s*+(?=(?:do|finish)\()")
+_GLM_FIRST = re.compile(r"\s*+(?=(?:do|finish)\()")
 _GLM_QUOTES = raw("action", "message", "element", "start", "end", "duration", "text", "app", escaped=frozenset({"app"}))
 
 
 def _glm_call(answer: str) -> Call | None:
     """The name of the call is the action of do(action=…)."""
-    start = _GLM_START.search(answer)
+    start = _GLM_FIRST.match(answer) or _GLM_START.search(answer)
     if start is None:
         return None
     if answer.startswith("finish(", start.end()):

@@ -55,7 +55,7 @@ class Quotes(NamedTuple):
 
 def _quoted(ending: str, escapes: bool) -> dict[str, re.Pattern[str]]:
     """A text ends at the first quotation mark before `ending`; others are part of it."""
-    plain = r"[^{0}\\]|\\." if escapes else "[^{0}]"
+    plain = r"[^{0}\\]++|\\." if escapes else "[^{0}]++"
     return {
         quote: re.compile(rf"((?:{plain.format(quote)}|{quote}(?!\s*+{ending}))*+){quote}", re.DOTALL)
         for quote in "'\""
@@ -121,7 +121,10 @@ def _value(text: str, at: int, key: str, quotes: Quotes) -> tuple[Any, int] | No
             return None
         has_escapes = quotes.escaped is None or key in quotes.escaped
         return unescaped(found[1]) if has_escapes else found[1], found.end()
-    if (found := _NUMBERS.match(text, at)) is not None:
+    if text.startswith(("[", "("), at):
+        found = _NUMBERS.match(text, at)
+        if found is None:
+            return None
         numbers = [float(number) for number in found[2].split(",")]
         closing = _CLOSED[found[1]]
         return (numbers, found.end() + len(closing)) if text.startswith(closing, found.end()) else None
