@@ -5,13 +5,17 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 from golden.agents_2025_languages import language_of, rows_of, screen_of
+from helpers import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vlm_agent.action_languages import LANGUAGES, language_settings
 from vlm_agent.action_languages.released.language import ScreenSizeError
+from vlm_agent.cli import OK, main
 from vlm_agent.episodes import Action, Screen
+from vlm_agent.evaluation.predictions import read_predictions
 
 SCREEN = Screen(None, size=(2400, 1080))
 RELEASED = {name: kind().build() for name, kind in LANGUAGES.items() if ".released." in kind.__module__}
@@ -98,6 +102,19 @@ def test_the_meaning_of_disputed_swipe_words_is_a_setting(name, text):
         for opposite in (False, True)
     ]
     assert [action.direction for action in found] == ["up", "down"]
+
+
+def test_a_model_is_trained_and_evaluated_in_a_language_of_pixels(tmp_path):
+    episodes = [tiny.episode(number) for number in range(2)]
+    shards, run = tiny.write_shards(tmp_path / "shards", episodes), tmp_path / "run"
+    recipe = tiny.recipe(shards, run) | {"action_language": {"name": "qwen25_mobile_use"}}
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(recipe))
+    assert main(["train", "--config", str(path)]) == OK
+    output = tmp_path / "out"
+    command = ["evaluate", "--checkpoint", str(run), "--shards", str(shards), "--split", "train", "--controls", "none"]
+    assert main([*command, "--output", str(output)]) == OK
+    assert len(list(read_predictions(output / "predictions.parquet"))) == sum(map(len, episodes))
 
 
 @st.composite
