@@ -12,7 +12,7 @@ from vlm_agent.annotation.check import _PRESSING
 from vlm_agent.devices.adb.fingers import HARDWARE_KEYS
 from vlm_agent.devices.browser.phone import _EFFECTS
 from vlm_agent.drawing.actions import describe
-from vlm_agent.episodes import ACTION_NAMES, BUTTONS, NO_POINT, Action, ActionKind
+from vlm_agent.episodes import ACTION_NAMES, BUTTONS, NO_POINT, Action, ActionKind, Screen
 from vlm_agent.evaluation.foreign.answers import KINDS
 from vlm_agent.evaluation.scoring.steps import _NAME_OF_KIND
 from vlm_agent.simulator import SimulatedPhone
@@ -33,9 +33,10 @@ every_kind = pytest.mark.parametrize("kind", ActionKind, ids=[kind.name for kind
 
 @every_kind
 def test_every_language_writes_and_reads_every_kind(kind):
+    screen = Screen(None, size=(2400, 1080))
     for settings in LANGUAGES.values():
         language = settings().build()
-        decoded = language.decode(language.encode(an_action(kind)))
+        decoded = language.decode(language.encode(an_action(kind), screen), screen)
         assert decoded is not None
         assert (decoded.name, decoded.text) == (an_action(kind).name, an_action(kind).text)
 

@@ -366,7 +366,9 @@ class Screen:
     them. `activity`: `package/activity`, empty if unknown. `notes`: what was recorded in words before the action on
     this screen (`recorded_screen`); empty on a phone. `episode`: the id of the recorded episode, which an agent must
     not have as an example, or that of the trace of a phone; empty for a screen alone. `step`: the number of the step in
-    that episode, from 0, also where a control hides the earlier steps.
+    that episode, from 0, also where a control hides the earlier steps. `size`: (height, width) of the phone's screen in
+    pixels, by default that of `pixels`; None if unknown. Action languages that count pixels need it. `instruction`: as
+    `Step.instruction`, for agents that are asked for one step; None on a phone.
     """
 
     pixels: np.ndarray | None
@@ -375,9 +377,13 @@ class Screen:
     notes: Mapping[str, str] = NO_NOTES
     episode: str = ""
     step: int = 0
+    size: tuple[int, int] | None = None
+    instruction: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "notes", Notes(self.notes))
+        if self.size is None and self.pixels is not None:
+            object.__setattr__(self, "size", self.pixels.shape[:2])
 
 
 def below_status_bar(pixels: np.ndarray) -> np.ndarray:
@@ -439,7 +445,9 @@ class Step:
 
     @property
     def screen(self) -> Screen:
-        return Screen(self.screenshot, self.elements, self.activity)
+        return Screen(
+            self.screenshot, self.elements, self.activity, size=self.stored_size, instruction=self.instruction
+        )
 
     @property
     def size(self) -> tuple[int, int]:
@@ -488,8 +496,9 @@ def recorded_screen(episode: Episode, number: int) -> Screen:
 
 
 def without_pixels(episode: Episode) -> Episode:
-    """The same episode with every screenshot None."""
-    return replace(episode, steps=tuple(replace(step, screenshot=None) for step in episode.steps))
+    """The same episode with every screenshot None; the sizes of screens stay."""
+    steps = (replace(step, screenshot=None, stored_size=step.screen.size) for step in episode.steps)
+    return replace(episode, steps=tuple(steps))
 
 
 def element_at(elements: Sequence[UiElement], point_yx: tuple[float, float]) -> UiElement | None:

@@ -5,11 +5,14 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from vlm_agent.action_languages import LANGUAGES, ActionLanguage
-from vlm_agent.episodes import Action
+from vlm_agent.episodes import Action, Screen
 from vlm_agent.evaluation.scoring.strict import strictly_match
 
 PUBLISHED_RULES = ("auto_ui", "coat")
 """Languages that take the direction of a near-diagonal swipe from the code that published them, not from AITW."""
+
+SCREEN = Screen(None, size=(2400, 1080))
+"""Without elements and pixels, for languages that count pixels."""
 
 COORDINATE = st.floats(0, 1, width=32)
 POINTS = st.tuples(COORDINATE, COORDINATE)
@@ -32,52 +35,69 @@ ACTIONS = st.one_of(
     st.sampled_from([*map(Action.press, ("back", "home", "enter")), Action.complete(), Action.impossible()]),
 )
 
-every_language = pytest.mark.parametrize(
-    "language", [kind().build() for kind in LANGUAGES.values()], ids=list(LANGUAGES)
-)
+RELEASED = [name for name, kind in LANGUAGES.items() if ".released." in kind.__module__]
+GROUPS = {name: [name] for name in LANGUAGES if name not in RELEASED} | {"released": RELEASED}
+"""Languages of released agents share their code: the examples of a test are spread over all of them."""
+
+every_language = pytest.mark.parametrize("group", GROUPS)
+drawn = st.integers(0, len(RELEASED) - 1)
+
+
+def named(group: str, number: int) -> tuple[str, ActionLanguage]:
+    name = GROUPS[group][number % len(GROUPS[group])]
+    return name, LANGUAGES[name]().build()
+
+
+def is_cut(name: str, action: Action) -> bool:
+    """CogAgent's box of a point near the edge is cut, which moves its centre."""
+    return name == "cogagent" and any(not 0.03 < part < 0.97 for part in action.touch_yx if part >= 0)
 
 
 @every_language
-@given(action=ACTIONS)
-def test_an_encoded_action_is_decoded_to_one_with_the_same_text(language: ActionLanguage, action):
-    text = language.encode(action)
-    decoded = language.decode(text)
+@given(action=ACTIONS, number=drawn)
+def test_an_encoded_action_is_decoded_to_one_with_the_same_text(group, action, number):
+    name, language = named(group, number)
+    assume(not is_cut(name, action))
+    text = language.encode(action, SCREEN)
+    decoded = language.decode(text, SCREEN)
     assert decoded is not None
-    assert language.encode(decoded) == text
+    assert language.encode(decoded, SCREEN) == text
 
 
-@pytest.mark.parametrize("name", LANGUAGES)
-@given(action=ACTIONS)
-@example(Action.swipe((0.4809, 0.2069), (0.3283, 0.0510)))  # left, by 0.0033
-def test_an_encoded_action_is_decoded_to_one_of_the_same_kind_and_direction(name, action):
-    language = LANGUAGES[name]().build()
+@every_language
+@given(action=ACTIONS, number=drawn)
+@example(action=Action.swipe((0.4809, 0.2069), (0.3283, 0.0510)), number=0)  # left, by 0.0033
+def test_an_encoded_action_is_decoded_to_one_of_the_same_kind_and_direction(group, action, number):
+    name, language = named(group, number)
     if action.is_swipe and name in PUBLISHED_RULES:
         dy, dx = (abs(end - start) for start, end in zip(action.touch_yx, action.lift_yx, strict=True))
         assume(not 0.89 * dx < dy < 1.01 * dx)
-    decoded = language.decode(language.encode(action))
+    decoded = language.decode(language.encode(action, SCREEN), SCREEN)
     assert decoded is not None
     assert (decoded.name, decoded.direction) == (action.name, action.direction)
     assert not action.is_swipe or strictly_match(action, decoded, ())
 
 
 @every_language
-@given(text=st.text())
-def test_decoding_never_raises(language: ActionLanguage, text):
-    language.decode(text)
+@given(text=st.text(), number=drawn)
+def test_decoding_never_raises(group, text, number):
+    named(group, number)[1].decode(text, SCREEN)
 
 
 @every_language
 @given(action=ACTIONS, end=st.integers(0, 40))
-def test_every_prefix_of_an_action_has_an_ending(language: ActionLanguage, action, end):
+def test_every_prefix_of_an_action_has_an_ending(group, action, end):
+    _, language = named(group, 0)
     if language.has_ending:
-        prefix = language.encode(action)[:end]
+        prefix = language.encode(action, SCREEN)[:end]
         ending = language.ending(prefix)
         assert ending is not None
-        assert language.decode(prefix + ending) is not None
+        assert language.decode(prefix + ending, SCREEN) is not None
 
 
-@every_language
-def test_the_vocabulary_has_each_coordinate_once_per_axis(language: ActionLanguage):
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_the_vocabulary_has_each_coordinate_once_per_axis(name):
+    language = LANGUAGES[name]().build()
     for axis in (0, 1):
         coordinates = language.vocabulary().axis(axis)
         pieces = [coordinate.piece for coordinate in coordinates]

@@ -30,6 +30,8 @@ __all__ = [
     "language_settings",
 ]
 
+_RELEASED = "vlm_agent.action_languages.released"
+
 LANGUAGES: Registry[type[LanguageSettings]] = Registry(
     "vlm_agent.action_languages",
     {
@@ -38,6 +40,24 @@ LANGUAGES: Registry[type[LanguageSettings]] = Registry(
         "auto_ui": AutoUiSettings,
         "coat": CoatSettings,
         "element_index": ElementIndexSettings,
+        "qwen25_mobile_use": f"{_RELEASED}.tool_calls:Qwen25Settings",
+        "qwen3_mobile_use": f"{_RELEASED}.tool_calls:Qwen3Settings",
+        "gui_owl": f"{_RELEASED}.tool_calls:GuiOwlSettings",
+        "gui_owl15": f"{_RELEASED}.tool_calls:GuiOwl15Settings",
+        "mai_ui": f"{_RELEASED}.tool_calls:MaiUiSettings",
+        "ui_tars": f"{_RELEASED}.calls:UiTarsSettings",
+        "ui_tars15": f"{_RELEASED}.calls:UiTars15Settings",
+        "scalecua": f"{_RELEASED}.calls:ScaleCuaSettings",
+        "aguvis": f"{_RELEASED}.calls:AguvisSettings",
+        "autoglm": f"{_RELEASED}.calls:AutoGlmSettings",
+        "ui_venus": f"{_RELEASED}.calls:UiVenusSettings",
+        "cogagent": f"{_RELEASED}.calls:CogAgentSettings",
+        "agentcpm": f"{_RELEASED}.objects:AgentCpmSettings",
+        "os_genesis": f"{_RELEASED}.objects:OsGenesisSettings",
+        "showui": f"{_RELEASED}.objects:ShowUiSettings",
+        "seeclick": f"{_RELEASED}.objects:SeeClickSettings",
+        "os_atlas": f"{_RELEASED}.lines:OsAtlasSettings",
+        "odyssey_agent": f"{_RELEASED}.lines:OdysseyAgentSettings",
     },
     subclass_of=LanguageSettings,
 )

@@ -103,6 +103,10 @@ class ActionLanguage(Protocol):
         """The box (y, x, height, width) that a tap names, in screen fractions; None in a language without boxes."""
         return None
 
+    def picture_size(self, screen: Screen) -> tuple[int, int] | None:
+        """(height, width) of the picture as the language counts it, by default that of the screen; None if unknown."""
+        return screen.size
+
     @abstractmethod
     def vocabulary(self) -> LanguageVocabulary:
         """The phrases and coordinates that a tokenizer trained from scratch needs."""

@@ -10,6 +10,8 @@
 The action language decodes the answer after leading and trailing white space is removed, and a reasoning model's
 `<think>…</think>` before it.
 
+With `prompt`, the messages are those of the user's own file instead (`llm/users_prompt.py`).
+
 With `as_trained`, a model fine-tuned by a run is prompted with the turns of its training instead (`as_trained.py`).
 """
 
@@ -37,6 +39,7 @@ from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import CallError, ChatEndpoint
 from vlm_agent.agents.llm.prompts import assistant, pixels_of, system, user
+from vlm_agent.agents.llm.users_prompt import UsersPrompt
 from vlm_agent.agents.of_run import grey_screens_of, recipe_of, run_of, text_inputs_of, text_notes_of
 from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
@@ -60,7 +63,8 @@ class EndpointAgent(Agent):
 
     `max_tokens`: limit of an answer; a truncated answer is decoded like any other. `workers`: concurrent calls in
     `answer_episodes`. `sentences`: builds the prompt with the training turns of a run; None: the prompt of this module.
-    `code_fences`: of an answer that is one markdown code fence, the content is decoded.
+    `code_fences`: of an answer that is one markdown code fence, the content is decoded. `prompt`: the user's; None: the
+    prompt of this module.
     """
 
     chat: ChatEndpoint | Calls
@@ -70,6 +74,7 @@ class EndpointAgent(Agent):
     workers: int = 8
     sentences: TrajectorySentences | None = None
     code_fences: bool = False
+    prompt: UsersPrompt | None = None
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
         """The answer has `failed` if the call failed. Raises EndpointError if the endpoint cannot be used at all."""
@@ -121,6 +126,8 @@ class EndpointAgent(Agent):
         """The messages of the chat up to the current screen."""
         if self.sentences is not None:
             return trained_messages(self.sentences, goal, history, screen)
+        if self.prompt is not None:
+            return self.prompt.messages(goal, history, screen, self.past_screens, self.language)
         older = max(len(history) - self.past_screens, 0)
         opening = f"Goal: {one_line(goal)}\n" + "".join(
             f"Action {number}: {self._text(turn)}\n{_failure(turn)}" for number, turn in enumerate(history[:older], 1)
@@ -158,6 +165,9 @@ class EndpointSettings(AgentSettings):
     `code_fences`: an answer that is one markdown code fence is read as its content, and counted apart. Off by default,
     as in the published evaluations.
 
+    `prompt`: YAML file of the user's own prompt, with the keys system and user and the placeholders of
+    `llm/users_prompt.py`. Released agents need theirs.
+
     `calls`: folder of the replies, by default the folder `calls` of the command's output. With `as_trained`, a reply is
     that of the run's weights, whatever the name of the model.
     """
@@ -171,12 +181,15 @@ class EndpointSettings(AgentSettings):
     concurrency: PositiveInt = 8
     as_trained: str | None = None
     code_fences: bool = False
+    prompt: str | None = None
     calls: str | None = None
 
     @model_validator(mode="after")
     def _usable(self) -> "EndpointSettings":
         self._chat()
-        fixed = [key for key in ("action_language", "past_screens", "max_tokens") if key in self.model_fields_set]
+        fixed = [
+            key for key in ("action_language", "past_screens", "max_tokens", "prompt") if key in self.model_fields_set
+        ]
         if self.as_trained is not None and fixed:
             raise ValueError(f"remove {fixed[0]}; with as_trained it is that of the run")
         if self.as_trained is None and self.action_language.build().needs_elements:
@@ -235,7 +248,14 @@ class EndpointSettings(AgentSettings):
         fences = {"code_fences": self.code_fences}
         if self._weights is not None:
             return {"model": self.model, "as_trained": self._weights} | fences
-        return {"model": self.model, "past_screens": self.past_screens, "max_tokens": self.max_tokens} | fences
+        prompt = {} if self._prompt is None else {"prompt": self._prompt.model_dump(mode="json")}
+        own = {"model": self.model, "past_screens": self.past_screens, "max_tokens": self.max_tokens}
+        return own | fences | prompt
+
+    @cached_property
+    def _prompt(self) -> UsersPrompt | None:
+        """The content of the file `prompt`. Raises PromptError if it cannot be used."""
+        return None if self.prompt is None else UsersPrompt.read(Path(self.prompt))
 
     @cached_property
     def _weights(self) -> str | None:
@@ -255,7 +275,13 @@ class EndpointSettings(AgentSettings):
         chat = endpoint if self.calls is None else Calls(endpoint, Path(self.calls), weights=self._weights)
         if self.as_trained is None:
             return EndpointAgent(
-                chat, language, self.past_screens, self.max_tokens, self.concurrency, code_fences=self.code_fences
+                chat,
+                language,
+                self.past_screens,
+                self.max_tokens,
+                self.concurrency,
+                code_fences=self.code_fences,
+                prompt=self._prompt,
             )
         from vlm_agent.agents.examples.of_run import references_of_run
         from vlm_agent.models.build import load_sentences

@@ -74,7 +74,8 @@ class Prediction:
 
     `step` counts from 0, `episode_length` is the number of steps of the gold episode, `text` is the model's unchanged
     output. `predicted` is None if that output is not an action, which is a wrong answer like any other. `box` is what
-    the answer names as such (`Answer.box`): (y, x, height, width), None without one.
+    the answer names as such (`Answer.box`): (y, x, height, width), None without one. `size` is (height, width) of the
+    screen in pixels, None if unknown.
     """
 
     episode_id: str
@@ -88,6 +89,7 @@ class Prediction:
     predicted: Action | None
     usage: Usage = Usage()  # noqa: RUF009 (frozen)
     box: Box | None = None
+    size: tuple[int, int] | None = None
 
 
 def predictions_for(
@@ -108,7 +110,7 @@ def predictions_for(
     boxes = [None] * len(episode) if boxes is None else boxes
     answers = zip(episode.steps, texts, predicted, usages, boxes, strict=True)
     return [
-        Prediction(*about, index, len(episode), step.action, step.elements, text, action, usage, box)
+        Prediction(*about, index, len(episode), step.action, step.elements, text, action, usage, box, step.screen.size)
         for index, (step, text, action, usage, box) in enumerate(answers)
     ]
 

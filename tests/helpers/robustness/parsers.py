@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 from helpers.data.notes import headed, row
@@ -9,6 +10,7 @@ from helpers.data.notes import headed, row
 from vlm_agent.action_languages import LANGUAGES
 from vlm_agent.action_languages.coat import predicted_box, predicted_type
 from vlm_agent.action_languages.names import spoken_name
+from vlm_agent.action_languages.released.language import ScreenSizeError
 from vlm_agent.agents.coat.agent import CoatAgent
 from vlm_agent.agents.dynamic_planning.reading import read_description, read_verdict, split_thought, without_label
 from vlm_agent.agents.examples import table as published
@@ -55,8 +57,10 @@ def _typed_secret(text: str) -> bool:
 def _languages(text: str) -> None:
     for language in _LANGUAGES.values():
         language.decode(text, _screen("OK"))
-        language.decode(text, None)
-        language.ending(text)
+        with suppress(ScreenSizeError):  # of a language that counts pixels
+            language.decode(text, None)
+        if language.has_ending:
+            language.ending(text)
 
 
 def _demonstration_line(text: str) -> object:

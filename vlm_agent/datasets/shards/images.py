@@ -9,7 +9,7 @@ from PIL import Image
 
 from vlm_agent.errors import DatasetError
 from vlm_agent.files.png import check_pixels, encode_png
-from vlm_agent.sentences.image_sizes import smart_resize
+from vlm_agent.geometry import smart_resize
 
 IMAGE_FORMATS = ("png", "webp", "jpeg")
 """`png` and `webp` are lossless, `jpeg` is not."""

@@ -113,7 +113,7 @@ def written_in(language: ActionLanguage, gold: Iterable[Prediction]) -> list[Pre
 
 
 def _written(language: ActionLanguage, row: Prediction) -> Prediction:
-    screen = Screen(None, row.elements)
+    screen = Screen(None, row.elements, size=row.size)
     text = language.encode(row.gold, screen)
     return replace(row, text=text, predicted=language.decode(text, screen), box=language.predicted_box(text, screen))
 

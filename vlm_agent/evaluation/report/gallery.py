@@ -175,7 +175,7 @@ class Gallery:
             icon_boxes=icon_boxes,
             gold_name=row.gold.name,
             answers=(
-                ShownAnswer("gold", "gold", self._language.encode(row.gold, Screen(None, row.elements)), {}),
+                ShownAnswer("gold", "gold", self._language.encode(row.gold, Screen(screen, row.elements)), {}),
                 *answers,
             ),
             parsed=row.predicted is not None,

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.episodes import Screen
+from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import COST_FORMS, Prediction
 from vlm_agent.evaluation.scoring.aitz.metrics import MEASURES
 from vlm_agent.evaluation.scoring.measures import SHARES, SHARES_OF_TASKS
@@ -187,11 +188,14 @@ def example_line(name: str, scores: Mapping, predictions: Iterable[Prediction], 
     row = next((row for row in predictions if row.predicted is None and row.text.strip()), None)
     if row is None:
         return None
-    expected = language.encode(row.gold, Screen(None, row.elements))
+    try:
+        expected = f", expected {_quoted(language.encode(row.gold, Screen(None, row.elements, size=row.size)))}"
+    except UserError:  # a language of pixels, and predictions without the size of the screen
+        expected = ""
     hint = "; agent endpoint accepts code fences with code_fences: true" if in_fence(row.text) is not None else ""
     return (
         f"{name}: {percent_unread(scores):.1f} % of the answers are not an action. Example: episode "
-        f"{_quoted(row.episode_id)}, step {row.step}: answer {_quoted(row.text)}, expected {_quoted(expected)}{hint}"
+        f"{_quoted(row.episode_id)}, step {row.step}: answer {_quoted(row.text)}{expected}{hint}"
     )
 
 
