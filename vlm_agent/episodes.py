@@ -6,7 +6,7 @@ the Wild (AITW) stores them.
 
 import hashlib
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
@@ -246,9 +246,17 @@ def shown_action_names(present: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in ACTION_NAMES if name in _AITW_ACTION_NAMES or name in present)
 
 
+NOT_SHOWN = WINDOW, HIDDEN, TARGET = "WINDOW", "HIDDEN", "TARGET"
+"""Types of elements that scorers alone read: a window, an invisible node, and the box that holds the gold
+point as the data set publishes it."""
+
+
 @dataclass(frozen=True, slots=True)
 class UiElement:
-    """An annotated element: `box` is (y, x, height, width) in screen fractions, `type` is `TEXT` or `ICON_…`."""
+    """An annotated element: `box` is (y, x, height, width) in screen fractions, `type` is `TEXT` or `ICON_…`.
+
+    Elements of `Step.tree` may have the types `WINDOW`, `HIDDEN` and `TARGET`, and boxes without an extent.
+    """
 
     box: tuple[float, float, float, float]
     text: str = ""
@@ -260,6 +268,11 @@ class UiElement:
         return self.text or self.type
 
     @property
+    def is_shown(self) -> bool:
+        """Whether it is visible and has an extent."""
+        return self.type not in NOT_SHOWN and self.box[2] > 0 and self.box[3] > 0
+
+    @property
     def centre_yx(self) -> tuple[float, float]:
         y, x, height, width = self.box
         return (y + height / 2, x + width / 2)
@@ -267,6 +280,11 @@ class UiElement:
     def contains(self, point_yx: tuple[float, float]) -> bool:
         """Whether the point lies in the box, edges included."""
         return contains(self.box, point_yx)
+
+
+def shown_elements(tree: Iterable[UiElement]) -> tuple[UiElement, ...]:
+    """The elements of `Step.tree` that agents and models read (`UiElement.is_shown`)."""
+    return tuple(element for element in tree if element.is_shown)
 
 
 WIDGET_KINDS = (
@@ -402,7 +420,9 @@ class Step:
     `screenshot` is uint8 (height, width, 3), RGB, or None if the pixels were not read. `notes`: the texts that the
     source has (`Notes`). `instruction` is the low-level instruction of this one step, such as "tap the search field",
     which AndroidControl has for each step; None if the source has none.
-    `stored_size` is the (height, width) of a screen in shards whose pixels were not read.
+    `stored_size` is the (height, width) of a screen in shards whose pixels were not read. `tree`: every window and
+    node of the screen in the order of the source, and `TARGET`s, for scorers; None if the source has only `elements`,
+    which are otherwise its `shown_elements`.
     """
 
     screenshot: np.ndarray | None
@@ -412,6 +432,7 @@ class Step:
     notes: Mapping[str, str] = NO_NOTES
     instruction: str | None = None
     stored_size: tuple[int, int] | None = None
+    tree: tuple[UiElement, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "notes", Notes(self.notes))
@@ -423,9 +444,14 @@ class Step:
     @property
     def size(self) -> tuple[int, int]:
         """(height, width) in pixels. Raises ValueError for a step without pixels that is not from shards."""
+        if self.known_size is None:
+            raise ValueError("a step without pixels has no size")
+        return self.known_size
+
+    @property
+    def known_size(self) -> tuple[int, int] | None:
+        """`size`, None for a step without pixels that is not from shards."""
         if self.screenshot is None:
-            if self.stored_size is None:
-                raise ValueError("a step without pixels has no size")
             return self.stored_size
         height, width = self.screenshot.shape[:2]
         return height, width

@@ -1,9 +1,10 @@
-"""Geometry of actions: tap or swipe, direction of a swipe, element under a point.
+"""Geometry of actions and screens: tap or swipe, direction of a swipe, element under a point, resized pictures.
 
 Points are (y, x) and boxes (y, x, height, width), both in fractions of the screen. Functions that accept arrays of
 points (..., 2) accept a single point too, so the same code judges one action and a whole column of actions.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -162,3 +163,23 @@ def meets_screen(boxes: np.ndarray) -> np.ndarray:
 
 def _indices_within(corner: np.ndarray, size: np.ndarray, value: np.ndarray) -> np.ndarray:
     return np.flatnonzero((corner <= value) & (value <= corner + size))
+
+
+def smart_resize(size: tuple[int, int], multiple: int, min_pixels: int, max_pixels: int) -> tuple[int, int]:
+    """The (height, width) to which the image processor of Qwen2-VL resizes an image of `size` = (height, width).
+
+    Source: `smart_resize` in transformers. Both sides are multiples of `multiple`, the aspect ratio is approximately
+    kept, and the area is between `min_pixels` and `max_pixels`, unless a side of the reduced image would be shorter
+    than `multiple`. Unlike the source, any aspect ratio is accepted.
+    """
+    height, width = size
+    rounded = round(height / multiple) * multiple, round(width / multiple) * multiple
+    if rounded[0] * rounded[1] > max_pixels:
+        shrink = math.sqrt(height * width / max_pixels)
+        down = [max(multiple, math.floor(side / shrink / multiple) * multiple) for side in size]
+        return down[0], down[1]
+    if rounded[0] * rounded[1] < min_pixels:
+        grow = math.sqrt(min_pixels / (height * width))
+        up = [math.ceil(side * grow / multiple) * multiple for side in size]
+        return up[0], up[1]
+    return rounded

@@ -1,6 +1,5 @@
 """Preprocessing of screens for a model: resizing to uint8 (3, height, width), and the number of visual tokens."""
 
-import math
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,6 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 from PIL import Image
+
+from vlm_agent.geometry import smart_resize
 
 
 class ScreenRule(Protocol):
@@ -131,26 +132,6 @@ class CachedScreens:
 
     def tokens_of_prepared(self, height: int, width: int) -> int:
         return self._rule.tokens_of_prepared(height, width)
-
-
-def smart_resize(size: tuple[int, int], multiple: int, min_pixels: int, max_pixels: int) -> tuple[int, int]:
-    """The (height, width) to which the image processor of Qwen2-VL resizes an image of `size` = (height, width).
-
-    Source: `smart_resize` in transformers. Both sides are multiples of `multiple`, the aspect ratio is approximately
-    kept, and the area is between `min_pixels` and `max_pixels`, unless a side of the reduced image would be shorter
-    than `multiple`. Unlike the source, any aspect ratio is accepted.
-    """
-    height, width = size
-    rounded = round(height / multiple) * multiple, round(width / multiple) * multiple
-    if rounded[0] * rounded[1] > max_pixels:
-        shrink = math.sqrt(height * width / max_pixels)
-        down = [max(multiple, math.floor(side / shrink / multiple) * multiple) for side in size]
-        return down[0], down[1]
-    if rounded[0] * rounded[1] < min_pixels:
-        grow = math.sqrt(min_pixels / (height * width))
-        up = [math.ceil(side * grow / multiple) * multiple for side in size]
-        return up[0], up[1]
-    return rounded
 
 
 def prepare_screen(
