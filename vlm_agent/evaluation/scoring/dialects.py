@@ -151,7 +151,11 @@ def _same_direction(table: StepTable, rows: np.ndarray, vertical_share: float = 
 
 def _same_element(table: StepTable, rows: np.ndarray) -> np.ndarray:
     gold, predicted = (points[rows] for points in _touches(table))
-    return same_element(gold, predicted, *table.boxes.listed(rows))
+    right = same_element(gold, predicted, *table.boxes.listed(rows))
+    boxes, place = table.targets.listed(rows)
+    inside = (boxes[:, :2] <= predicted[place]) & (predicted[place] <= boxes[:, :2] + boxes[:, 2:])
+    right[place[inside.all(axis=1)]] = True
+    return right
 
 
 def _five_points(table: StepTable, rows: np.ndarray) -> np.ndarray:
@@ -232,7 +236,8 @@ OFFICIAL = Dialect(
 )
 
 STRICT = Dialect(
-    rule="taps in the same smallest element (outside every element within 0.04), swipes by direction, text equal",
+    rule="taps in the same smallest element (outside every element within 0.04) or in the data set's gold box, "
+    "swipes by direction, text equal",
     source="ours",
     taps=_same_element,
     swipes=_same_direction,

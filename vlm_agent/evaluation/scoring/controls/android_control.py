@@ -47,15 +47,17 @@ def _near_in_pixels(table: StepTable, rows: np.ndarray) -> np.ndarray:
 
 
 def _candidates(table: StepTable, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The elements that the data set marks as the gold action's; without one, those under the gold point, or with the
-    name of the opened app. Corners and positions as in `points.corners`."""
+    """The elements that the data set marks as the gold action's; without one, those under the gold point that do not
+    fill the screen, or with the name of the opened app. Corners and positions as in `points.corners`. The published
+    scorers read candidates from a file that chooses them in a way that is not published."""
     edges, place = corners(table.targets, table, rows)
     bare = rows[table.targets.counts[rows] == 0]
     if not len(bare):
         return edges, place
     shown, of = corners(table.boxes, table, bare)
     named = _named(table, bare)
-    under = holds(shown, gold_pixels(table, bare)[of]) | named
+    fills = ((shown[:, :2] <= 0) & (shown[:, 2:] >= screen(table, bare)[of])).all(axis=1)
+    under = (holds(shown, gold_pixels(table, bare)[of]) & ~fills) | named
     where = np.flatnonzero(table.targets.counts[rows] == 0)[of[under]]
     return np.vstack([edges, shown[under]]), np.concatenate([place, where])
 
