@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from vlm_agent.agents import Usage
-from vlm_agent.episodes import Action, Episode, UiElement
+from vlm_agent.episodes import NOT_SHOWN, Action, Episode, UiElement, shown_elements
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
 from vlm_agent.files.parquet import ParquetReader, ParquetWriter, check_columns, open_parquet
@@ -95,6 +95,12 @@ class Prediction:
     box: Box | None = None
     size: tuple[int, int] | None = None
     instruction: str | None = None
+
+    @property
+    def shown(self) -> tuple[UiElement, ...]:
+        """The elements that agents and models read."""
+        is_tree = any(element.type in NOT_SHOWN for element in self.elements)
+        return shown_elements(self.elements) if is_tree else self.elements
 
 
 def predictions_for(

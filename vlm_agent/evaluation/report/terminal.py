@@ -217,7 +217,7 @@ def example_line(name: str, scores: Mapping, predictions: Iterable[Prediction], 
     row = next((row for row in predictions if row.predicted is None and row.text.strip()), None)
     if row is None:
         return None
-    expected = language.encode(row.gold, Screen(None, row.elements))
+    expected = language.encode(row.gold, Screen(None, row.shown))
     hint = "; agent endpoint accepts code fences with code_fences: true" if in_fence(row.text) is not None else ""
     return (
         f"{name}: {percent_unread(scores):.1f} % of the answers are not an action. Example: episode "
