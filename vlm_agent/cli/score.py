@@ -148,7 +148,7 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
     from vlm_agent.evaluation.scoring.comparison import compare
     from vlm_agent.evaluation.scoring.dialects import SCORERS
     from vlm_agent.evaluation.scoring.metrics import score
-    from vlm_agent.evaluation.scoring.spread import spread
+    from vlm_agent.evaluation.spread import spread
     from vlm_agent.files import atomic_write
 
     # Everything is read before anything is printed or written.

@@ -13,10 +13,10 @@ from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import write_predictions
 from vlm_agent.evaluation.scoring.dialects import DIALECTS, judge
 from vlm_agent.evaluation.scoring.metrics import score
-from vlm_agent.evaluation.scoring.spread import dialects_of, spread
 from vlm_agent.evaluation.scoring.steps import StepTable
+from vlm_agent.evaluation.spread import dialects_of, spread
 
-TESTS = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS / "golden"))
 import agents_2025 as golden  # noqa: E402
 
