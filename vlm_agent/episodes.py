@@ -452,9 +452,14 @@ class Step:
     @property
     def size(self) -> tuple[int, int]:
         """(height, width) in pixels. Raises ValueError for a step without pixels that is not from shards."""
+        if self.known_size is None:
+            raise ValueError("a step without pixels has no size")
+        return self.known_size
+
+    @property
+    def known_size(self) -> tuple[int, int] | None:
+        """`size`, None for a step without pixels that is not from shards."""
         if self.screenshot is None:
-            if self.stored_size is None:
-                raise ValueError("a step without pixels has no size")
             return self.stored_size
         height, width = self.screenshot.shape[:2]
         return height, width
@@ -497,7 +502,7 @@ def recorded_screen(episode: Episode, number: int) -> Screen:
 
 def without_pixels(episode: Episode) -> Episode:
     """The same episode with every screenshot None; the sizes of screens stay."""
-    steps = (replace(step, screenshot=None, stored_size=step.screen.size) for step in episode.steps)
+    steps = (replace(step, screenshot=None, stored_size=step.known_size) for step in episode.steps)
     return replace(episode, steps=tuple(steps))
 
 

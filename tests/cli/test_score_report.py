@@ -71,12 +71,13 @@ def test_the_page_shows_the_requested_number_of_steps_that_changed(folder):
 
 def test_scores_comparison_and_page_judge_each_step_once_per_scorer(folder, monkeypatch):
     judged = Counter()
+    names = {id(dialect): name for name, dialect in dialects.DIALECTS.items()}
 
-    def counting(table, name, judge=dialects.judge):
-        judged[name] += len(table)
-        return judge(table, name)
+    def counting(dialect, table, judge=dialects.Dialect.judge):
+        judged[names[id(dialect)]] += len(table)
+        return judge(dialect, table)
 
-    monkeypatch.setattr(dialects, "judge", counting)
+    monkeypatch.setattr(dialects.Dialect, "judge", counting)
     against = folder / "epoch_1" / "predictions.parquet"
     report = ("--report", folder / "page.html", "--shards", folder / "shards")
     assert main(arguments(folder, "--against", against, *report, "--dialect", "five_points")) == OK

@@ -18,14 +18,16 @@ FOLDER = Path(__file__).parents[2] / "eval"
 FILES = sorted(FOLDER.glob("*.yaml"))
 DRAWN = {"d_pot", "d_pot_ablations", "d_pot_general", "d_pot_install", "d_pot_others"}
 """Draws from the standard split."""
+LEVELS = {"androidcontrol_high", "androidcontrol_low"}
+"""Two levels of instruction over the same shards."""
 
 VALID = "name: n\nabout: a\nsource: s\nshards: shards/x\n"
 
 
 def test_the_published_benchmarks_are_there():
     unseen = {f"aitw_unseen_{kind}" for kind in ("android_version", "domain", "subject", "verb")}
-    others = {"aitw_standard", "aitw_auto_ui", "aitw_instruction_wise", "aitz", "simulated_phone"} | DRAWN
-    assert {path.stem for path in FILES} == unseen | others
+    others = {"aitw_standard", "aitw_auto_ui", "aitw_instruction_wise", "aitz", "simulated_phone", "gui_odyssey"}
+    assert {path.stem for path in FILES} == unseen | others | DRAWN | LEVELS
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -43,10 +45,10 @@ def test_aitz_is_also_scored_by_the_rules_of_its_paper():
     assert scorers == ("official", "strict", "agentcpm", "coat_point", "coat_box")
 
 
-def test_no_two_have_the_same_name_and_only_draws_share_shards():
+def test_no_two_have_the_same_name_and_only_draws_and_levels_share_shards():
     recipes = [read_benchmark(path, {}) for path in FILES]
     assert len({recipe.name for recipe in recipes}) == len(recipes)
-    assert len({recipe.shards for recipe in recipes}) == len(recipes) - len(DRAWN)
+    assert len({recipe.shards for recipe in recipes}) == len(recipes) - len(DRAWN) - (len(LEVELS) - 1)
 
 
 def _commands(path: Path) -> list[str]:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from vlm_agent.evaluation.scoring.metrics import Groups
 
 
+_ALL = "all"
+
+
 def add(commands: Commands) -> None:
     parser = add_command(
         commands,
@@ -47,7 +50,14 @@ def add(commands: Commands) -> None:
         metavar="PREDICTIONS",
         help="the folder of an evaluation, or a predictions file, also of another program",
     )
-    parser.add_argument("--dialect", nargs="+", action="extend", default=[], metavar="NAME", help="additional scorers")
+    parser.add_argument(
+        "--dialect",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME",
+        help="additional scorers; `all` prints one table of every scorer of the data set, with its blind ceiling",
+    )
     parser.add_argument(
         "--against", type=Path, metavar="OTHER", help="an earlier run over the same steps, in the same form"
     )
@@ -134,16 +144,18 @@ def run(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace, folder: Path) -> int:
     from vlm_agent.datasets.shards.dataset import ShardDataset
     from vlm_agent.evaluation.benchmark import read_groups
-    from vlm_agent.evaluation.report.terminal import print_comparison, print_rules, print_scores
+    from vlm_agent.evaluation.report.terminal import print_comparison, print_rules, print_scores, print_spread
     from vlm_agent.evaluation.scoring.comparison import compare
     from vlm_agent.evaluation.scoring.dialects import SCORERS
     from vlm_agent.evaluation.scoring.metrics import score
+    from vlm_agent.evaluation.spread import spread
     from vlm_agent.files import atomic_write
 
     # Everything is read before anything is printed or written.
     console = make_console()
     foreign = foreign_options(options)
-    scorers = list(dict.fromkeys((*(SCORERS if foreign is None else foreign.benchmark.scorers), *options.dialect)))
+    named = [name for name in options.dialect if name != _ALL]
+    scorers = list(dict.fromkeys((*(SCORERS if foreign is None else foreign.benchmark.scorers), *named)))
     now, before = _runs(options, scorers, foreign, folder)
     groups = now.groups if options.groups is None else read_groups(options.groups)
     shards = None
@@ -157,7 +169,12 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
         comparison = compare(before.steps, now.steps, groups, scorers=scorers, names=paths)
         scores["against"] = {"before": paths[0], "now": paths[1], **comparison}
 
+    if _ALL in options.dialect:
+        scores["spread"] = spread(now.rows, grey=_grey(now.path))
+
     print_scores(console, scores, now.name)
+    if "spread" in scores:
+        print_spread(console, scores["spread"], now.name)
     if before is not None:
         print_comparison(console, scores["against"], before.name, now.name)
     print_rules(console, scores["scorers"])
@@ -174,6 +191,15 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
         _write_report(scores, now, earlier, before, shards, options)
         print_plain(console, f"Wrote {options.report}")
     return OK
+
+
+def _grey(path: Path) -> Path | None:
+    """The predictions of the same agent on grey screens, if its evaluation has that control."""
+    from vlm_agent.evaluation.about import GREY
+    from vlm_agent.evaluation.offline.plan import predictions_name
+
+    grey = path.with_name(predictions_name(GREY))
+    return grey if grey.is_file() else None
 
 
 def _print_parse_failures(console: "Console", scores: dict, run: _Run) -> None:

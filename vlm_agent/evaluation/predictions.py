@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from vlm_agent.agents import Usage
-from vlm_agent.episodes import Action, Episode, UiElement
+from vlm_agent.episodes import NOT_SHOWN, Action, Episode, UiElement, shown_elements
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
 from vlm_agent.files.parquet import ParquetReader, ParquetWriter, check_columns, open_parquet
 
-SCHEMA_VERSION = "4"
+SCHEMA_VERSION = "5"
 REMEDY = "move it away and run its evaluate command again, or pass the predictions.parquet of another one"
 """Never to remove it: the file may be the user's own."""
 
@@ -28,6 +28,7 @@ _VERSION_KEY = b"vlm_agent_predictions"
 # failed parse has null points.
 POINT = pa.struct(dict.fromkeys(("y", "x"), pa.float64()))
 BOX = pa.struct(dict.fromkeys(("y", "x", "height", "width"), pa.float64()))
+SIZE = pa.struct(dict.fromkeys(("height", "width"), pa.int32()))
 _ACTION = pa.struct({"kind": pa.int8(), "touch": POINT, "lift": POINT, "text": pa.string()})
 _ELEMENT = pa.struct({"box": BOX, "text": pa.string(), "type": pa.string()})
 SCHEMA = pa.schema(
@@ -47,6 +48,8 @@ SCHEMA = pa.schema(
         "seconds": pa.float64(),
         "from_prefill": pa.bool_(),
         "box": BOX,
+        "size": SIZE,
+        "instruction": pa.string(),
     },
     metadata={_VERSION_KEY: SCHEMA_VERSION.encode()},
 )
@@ -55,7 +58,7 @@ WRITING = {
     "compression": "zstd",
     # Texts repeat. Numbers do not; with their bytes grouped by significance they take a third less space.
     "use_dictionary": [
-        *("episode_id", "subset", "goal", "text", "gold.text", "predicted.text"),
+        *("episode_id", "subset", "goal", "text", "gold.text", "predicted.text", "instruction"),
         *("elements.list.element.text", "elements.list.element.type"),
     ],
     "use_byte_stream_split": [f"elements.list.element.box.{field.name}" for field in BOX],
@@ -74,8 +77,9 @@ class Prediction:
 
     `step` counts from 0, `episode_length` is the number of steps of the gold episode, `text` is the model's unchanged
     output. `predicted` is None if that output is not an action, which is a wrong answer like any other. `box` is what
-    the answer names as such (`Answer.box`): (y, x, height, width), None without one. `size` is (height, width) of the
-    screen in pixels, None if unknown.
+    the answer names as such (`Answer.box`): (y, x, height, width), None without one. `elements` are those of
+    `Step.tree` where the step has it. `size` is (height, width) of the screen in pixels and `instruction` that of the
+    step, None if unknown.
     """
 
     episode_id: str
@@ -90,6 +94,13 @@ class Prediction:
     usage: Usage = Usage()  # noqa: RUF009 (frozen)
     box: Box | None = None
     size: tuple[int, int] | None = None
+    instruction: str | None = None
+
+    @property
+    def shown(self) -> tuple[UiElement, ...]:
+        """The elements that agents and models read."""
+        is_tree = any(element.type in NOT_SHOWN for element in self.elements)
+        return shown_elements(self.elements) if is_tree else self.elements
 
 
 def predictions_for(
@@ -110,7 +121,19 @@ def predictions_for(
     boxes = [None] * len(episode) if boxes is None else boxes
     answers = zip(episode.steps, texts, predicted, usages, boxes, strict=True)
     return [
-        Prediction(*about, index, len(episode), step.action, step.elements, text, action, usage, box, step.screen.size)
+        Prediction(
+            *about,
+            index,
+            len(episode),
+            step.action,
+            step.elements if step.tree is None else step.tree,
+            text,
+            action,
+            usage,
+            box,
+            step.known_size,
+            step.instruction,
+        )
         for index, (step, text, action, usage, box) in enumerate(answers)
     ]
 
@@ -187,6 +210,8 @@ def _row(prediction: Prediction) -> dict:
         "predicted": None if prediction.predicted is None else _action_row(prediction.predicted),
         **asdict(prediction.usage),
         "box": _struct(BOX, prediction.box),
+        "size": _struct(SIZE, prediction.size),
+        "instruction": prediction.instruction,
     }
 
 
@@ -203,7 +228,8 @@ def _prediction(row: dict) -> Prediction:
     row["gold"] = _action(row["gold"])
     row["predicted"] = None if row["predicted"] is None else _action(row["predicted"])
     row["usage"] = Usage(**{field.name: row.pop(field.name) for field in fields(Usage)})
-    row["box"] = None if row["box"] is None else tuple(row["box"].values())
+    for name in ("box", "size"):
+        row[name] = None if row[name] is None else tuple(row[name].values())
     row["elements"] = tuple(UiElement(tuple(e["box"].values()), e["text"], e["type"]) for e in row["elements"])
     return Prediction(**row)
 

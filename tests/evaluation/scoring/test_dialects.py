@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TOUCH, Action, ActionKind, UiElement
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.scoring.aitw_matcher import actions_match
-from vlm_agent.evaluation.scoring.dialects import DIALECTS, describe_scorers, judge, verdicts
+from vlm_agent.evaluation.scoring.dialects import AITW, describe_scorers, judge, verdicts
 from vlm_agent.evaluation.scoring.judged import judge_steps
 from vlm_agent.evaluation.scoring.steps import Actions, Boxes, StepTable
 from vlm_agent.evaluation.scoring.strict import strictly_match
@@ -57,7 +57,7 @@ def right(name, gold, prediction, *on_screen):
 
 
 def accepted(gold, prediction, *on_screen):
-    return {name for name in DIALECTS if right(name, gold, prediction, *on_screen)}
+    return {name for name in AITW if right(name, gold, prediction, *on_screen)}
 
 
 @settings(max_examples=200, deadline=None)
@@ -107,7 +107,7 @@ def golden_boxes(cases):
 @settings(max_examples=100, deadline=None)
 @given(steps)
 def test_dialects_that_only_add_a_condition_never_accept_what_official_rejects(triples):
-    matched = verdicts(predictions(triples), list(DIALECTS))
+    matched = verdicts(predictions(triples), list(AITW))
     for name in ("official_text", "official_direction", "official_factor"):
         assert not (matched[name] & ~matched["official"]).any()
 
@@ -116,7 +116,7 @@ def test_dialects_that_only_add_a_condition_never_accept_what_official_rejects(t
 @given(steps)
 def test_no_dialect_accepts_a_missing_action_or_another_kind_of_action(triples):
     rows = predictions(triples)
-    for name, matched in verdicts(rows, list(DIALECTS)).items():
+    for name, matched in verdicts(rows, list(AITW)).items():
         for row, is_right in zip(rows, matched, strict=True):
             if is_right and not (name in EITHER_END and row.gold.is_status):
                 assert row.predicted.name == row.gold.name
@@ -124,7 +124,7 @@ def test_no_dialect_accepts_a_missing_action_or_another_kind_of_action(triples):
 
 def test_all_dialects_accept_the_gold_action_itself():
     for gold in (Action.tap(0.45, 0.5), UP, Action.type_text("milk"), Action.press("home"), Action.complete()):
-        assert accepted(gold, gold, BUTTON) == set(DIALECTS)
+        assert accepted(gold, gold, BUTTON) == set(AITW)
 
 
 def test_typed_text_is_compared_by_some():
@@ -136,7 +136,7 @@ def test_typed_text_is_compared_by_some():
         "five_points",
         "d_pot",
     }
-    assert accepted(gold, Action.type_text(" Fresh MILK")) == set(DIALECTS) - {"strict", "coat_point", "coat_box"}
+    assert accepted(gold, Action.type_text(" Fresh MILK")) == set(AITW) - {"strict", "coat_point", "coat_box"}
 
 
 def test_only_the_predicted_text_is_stripped_by_auto_ui():
@@ -156,7 +156,7 @@ def test_only_the_predicted_text_is_stripped_by_auto_ui():
 def test_swipes_count_by_axis_or_by_direction():
     assert accepted(UP, DOWN) == {"official", "official_text", "official_factor"}
     assert accepted(UP, LEFT) == set()
-    assert accepted(UP, Action.swipe((0.9, 0.1), (0.5, 0.2))) == set(DIALECTS)
+    assert accepted(UP, Action.swipe((0.9, 0.1), (0.5, 0.2))) == set(AITW)
 
 
 def test_boxes_grow_by_what_is_added_or_by_the_factor():
@@ -230,7 +230,7 @@ def test_an_unknown_dialect_is_refused_with_the_known_names():
 
 
 def test_every_dialect_has_a_rule_and_a_source():
-    for about in describe_scorers(list(DIALECTS)).values():
+    for about in describe_scorers(list(AITW)).values():
         assert about["rule"] and about["source"]
 
 

@@ -11,7 +11,7 @@ from helpers.evaluation.gold_steps import answered, episode, random_action
 from vlm_agent.episodes import Action, UiElement
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import SCHEMA, read_predictions, write_predictions
-from vlm_agent.evaluation.scoring.dialects import DIALECTS, verdicts
+from vlm_agent.evaluation.scoring.dialects import AITW, verdicts
 from vlm_agent.evaluation.scoring.metrics import score
 from vlm_agent.evaluation.scoring.steps import StepTable, step_tables
 
@@ -70,8 +70,8 @@ def test_a_slice_of_a_longer_batch_is_read_right(path, rows, monkeypatch):
 
 def test_verdicts_of_a_file_are_those_of_the_objects(path, rows):
     (table,) = step_tables(path)
-    from_file, from_objects = verdicts(table, list(DIALECTS)), verdicts(rows, list(DIALECTS))
-    for name in DIALECTS:
+    from_file, from_objects = verdicts(table, list(AITW)), verdicts(rows, list(AITW))
+    for name in AITW:
         assert from_file[name].tolist() == from_objects[name].tolist()
 
 

@@ -113,7 +113,7 @@ def written_in(language: ActionLanguage, gold: Iterable[Prediction]) -> list[Pre
 
 
 def _written(language: ActionLanguage, row: Prediction) -> Prediction:
-    screen = Screen(None, row.elements, size=row.size)
+    screen = Screen(None, row.shown, size=row.size)
     text = language.encode(row.gold, screen)
     return replace(row, text=text, predicted=language.decode(text, screen), box=language.predicted_box(text, screen))
 
@@ -121,7 +121,7 @@ def _written(language: ActionLanguage, row: Prediction) -> Prediction:
 def taps_on_no_element(gold: Iterable[Prediction]) -> dict[str, int]:
     """`taps`: gold taps and long presses; `on_no_element`: those whose point no box of the screen contains."""
     touches = [row for row in gold if row.gold.is_touch]
-    beside = sum(box_at([one.box for one in row.elements], row.gold.touch_yx) is None for row in touches)
+    beside = sum(box_at([one.box for one in row.shown], row.gold.touch_yx) is None for row in touches)
     return {"taps": len(touches), "on_no_element": beside}
 
 
@@ -190,7 +190,7 @@ def _strict_taps(row: Prediction, taps: np.ndarray) -> np.ndarray:
 
 
 def _boxes(row: Prediction) -> np.ndarray:
-    return np.array([element.box for element in row.elements], np.float64).reshape(-1, 4)
+    return np.array([element.box for element in row.shown], np.float64).reshape(-1, 4)
 
 
 _TAP_MATCHERS = {"official": _official_taps, "strict": _strict_taps}

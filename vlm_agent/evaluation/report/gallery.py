@@ -161,7 +161,7 @@ class Gallery:
             ("gold", row.gold),
             *((name, prediction.predicted) for name, prediction in zip(names, predictions, strict=True)),
         ]
-        text_boxes, icon_boxes = boxes(row.elements, height)
+        text_boxes, icon_boxes = boxes(row.shown, height)
         answers = tuple(
             ShownAnswer(run.who, name, _short(prediction.text), self._verdicts(run, row))
             for name, run, prediction in zip(names, runs, predictions, strict=True)
@@ -170,12 +170,12 @@ class Gallery:
             index=row.step,
             picture=thumbnail(screen, self._width),
             height=height,
-            marks=tuple(marks(actions, height, row.elements)),
+            marks=tuple(marks(actions, height, row.shown)),
             text_boxes=text_boxes,
             icon_boxes=icon_boxes,
             gold_name=row.gold.name,
             answers=(
-                ShownAnswer("gold", "gold", self._language.encode(row.gold, Screen(screen, row.elements)), {}),
+                ShownAnswer("gold", "gold", self._language.encode(row.gold, Screen(screen, row.shown)), {}),
                 *answers,
             ),
             parsed=row.predicted is not None,

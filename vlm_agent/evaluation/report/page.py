@@ -43,6 +43,7 @@ from vlm_agent.evaluation.report.tables import (
     summary_of_comparison,
     summary_table,
 )
+from vlm_agent.evaluation.report.terminal import SPREAD, slip_lines
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.files import atomic_write
 from vlm_agent.files.pages import page_environment
@@ -160,6 +161,8 @@ def write_report(
         difference=None if earlier is None else summary_of_comparison(earlier.comparison),
         comparison=None if earlier is None else list(comparison_tables(earlier.comparison)),
         confusion=confusion_table(scores["confusion"]),
+        spread_heads=SPREAD,
+        slip_lines=list(slip_lines(scores.get("spread", {}))),
         costs=_costs(runs),
         curves=_curves(scores, scorers),
         sections=list(_sections(gallery, steps, main, predictions, earlier, episodes, flips)),

@@ -18,7 +18,7 @@ from vlm_agent.evaluation.predictions import COST_FORMS, Prediction
 from vlm_agent.evaluation.scoring.aitz.metrics import MEASURES
 from vlm_agent.evaluation.scoring.measures import SHARES, SHARES_OF_TASKS
 from vlm_agent.evaluation.scoring.metrics import OVERALL, UNPARSED, headline, shown_sets
-from vlm_agent.files.console import new_table
+from vlm_agent.files.console import new_table, print_plain
 from vlm_agent.files.pages import words
 from vlm_agent.texts.lines import in_fence
 
@@ -101,6 +101,36 @@ def print_scores(console: Console, scores: Mapping, title: str) -> None:
     console.print(shares)
     if "aitz" in scores:
         console.print(_aitz_table(f"{title}: AitZ, % [95 % interval]", scores["aitz"]))
+
+
+SPREAD = {
+    "step_success": "step\nsuccess",
+    "kind": "kind",
+    "grounding": "ground-\ning",
+    "blind_ceiling": "blind\nceiling",
+    "most_frequent": "most\nfrequent",
+    "grey": "grey\nscreens",
+}
+"""The shares of `spread.spread` in the order of its table, and their heads."""
+
+
+def print_spread(console: Console, rows: Mapping[str, Mapping], title: str) -> None:
+    """Prints a `spread.spread` result, and what each slip of the published code decides."""
+    table = _table(f"{title}: every scorer, %", [*SPREAD.values(), "steps", "left\nout"])
+    for name, row in rows.items():
+        shares = (_with_interval(row[share], row["interval"] if share == "step_success" else None) for share in SPREAD)
+        table.add_row(name, *shares, f"{row['steps']:,}", f"{row['left_out']:,}")
+    console.print(table)
+    for line in slip_lines(rows):
+        print_plain(console, line)
+
+
+def slip_lines(rows: Mapping[str, Mapping]) -> Iterator[str]:
+    """A line for each slip that a scorer reproduces."""
+    for name, row in rows.items():
+        for slip, found in row["slips"].items():
+            value = "–" if found["without"] is None else f"{found['without']:.1f} %"
+            yield f"{name}: the published code's slip '{slip}' decides {found['steps']:,} steps; without it {value}"
 
 
 def print_comparison(console: Console, comparison: Mapping, first: str, second: str) -> None:
@@ -189,7 +219,7 @@ def example_line(name: str, scores: Mapping, predictions: Iterable[Prediction], 
     if row is None:
         return None
     try:
-        expected = f", expected {_quoted(language.encode(row.gold, Screen(None, row.elements, size=row.size)))}"
+        expected = f", expected {_quoted(language.encode(row.gold, Screen(None, row.shown, size=row.size)))}"
     except UserError:  # a language of pixels, and predictions without the size of the screen
         expected = ""
     hint = "; agent endpoint accepts code fences with code_fences: true" if in_fence(row.text) is not None else ""

@@ -89,6 +89,7 @@ def _in_order(steps: JudgedSteps) -> JudgedSteps:
             gold, kind=gold.kind[order], touch=gold.touch[order], lift=gold.lift[order], text=gold.text.take(order)
         ),
         right={scorer: right[order] for scorer, right in steps.right.items()},
+        counted={scorer: counted[order] for scorer, counted in steps.counted.items()},
         **{
             name: getattr(steps, name)[order] for name in ("step", "predicted", "same_text", "elements", "element_sums")
         },
@@ -138,7 +139,7 @@ def _rows(
     subsets: list[str],
     seed: int,
 ) -> dict[str, dict]:
-    pair = quotients(before, before.right[scorer]), quotients(after, after.right[scorer])
+    pair = quotients(before, scorer), quotients(after, scorer)
     rows = {name: _cells(pair, mask, seed, name) for name, mask in members.items()}
     overall = {share: _mean_cell([rows[name][share] for name in subsets], share) for share in SHARES}
     everywhere = np.ones(len(before.lengths), bool)

@@ -4,14 +4,20 @@ No two repositories of this field compute the same score. Each known variant is 
 that a score is compared only with published numbers of the same rule. In all of them a tap never matches a swipe, other
 actions match their own kind, and an answer that is not an action matches nothing.
 
-Errors of published scorers are *not* reproduced: scoring the previous sample after a parse failure (Auto-UI), dropping
-failed samples from the denominator (SeeClick), counting every Enter and every end of a task as right (MM-Navigator),
-comparing clicks with (0, 0) (CoAT, `aitz/rules.py`), accepting an empty text for any (CoAT, Auto-UI, AgentCPM-GUI).
+The dialects of AndroidControl and GUI-Odyssey (`controls`) explain published numbers: they reproduce slips that shift
+a number as a whole, name them (`slips`), and `score` prints what each decides. Crashes and single odd strings are not
+reproduced.
+
+Errors of the other published scorers are *not* reproduced: scoring the previous sample after a parse failure (Auto-UI),
+dropping failed samples from the denominator (SeeClick), counting every Enter and every end of a task as right
+(MM-Navigator), comparing clicks with (0, 0) (CoAT, `aitz/rules.py`), accepting an empty text for any (CoAT, Auto-UI,
+AgentCPM-GUI on AitZ).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar, Never, Protocol
 
 import numpy as np
 
@@ -20,8 +26,9 @@ from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import Prediction, predictions_for
 from vlm_agent.evaluation.scoring import aitw_matcher
 from vlm_agent.evaluation.scoring.aitz.rules import boxes_match, texts_match
+from vlm_agent.evaluation.scoring.controls import android_control, gui_odyssey
 from vlm_agent.evaluation.scoring.d_pot import box_matches_tap, touches_the_element
-from vlm_agent.evaluation.scoring.steps import StepTable
+from vlm_agent.evaluation.scoring.steps import Ruling, StepTable
 from vlm_agent.evaluation.scoring.strict import same_element
 from vlm_agent.geometry import AITZ_VERTICAL_SHARE, boxes_at, directions
 
@@ -38,32 +45,57 @@ class Dialect:
     taps: Rule
     swipes: Rule
     texts: Rule
+    slips: ClassVar[Mapping[str, Never]] = {}
     either_end: bool = False
     """Whether a declaration that the task is complete matches one that it is impossible."""
     judges_new_kinds: bool = False
     """Whether long presses are judged like taps, and answers and names of apps like typed text. Otherwise they match if
     their kinds are equal, as AITW's code compares every type that it does not know."""
 
+    def judge(self, table: StepTable) -> Ruling:
+        """The verdict on each step. Every step counts."""
+        counted = np.ones(len(table), bool)
+        return Ruling(self._right(table), table.gold.name == table.predicted.name, counted, counted)
+
+    def without(self, slip: str) -> "Dialect":
+        raise KeyError(slip)
+
+    def _right(self, table: StepTable) -> np.ndarray:
+        gold, predicted = table.gold, table.predicted
+        right = (gold.kind == predicted.kind) & (gold.kind != ActionKind.DUAL_POINT)
+        if self.either_end:
+            right |= _is_end(gold.kind) & _is_end(predicted.kind)
+        judged = [
+            (self.taps, gold.is_tap & predicted.is_tap),
+            (self.swipes, gold.is_swipe & predicted.is_swipe),
+            (self.texts, right & (gold.kind == ActionKind.TYPE)),
+        ]
+        if self.judges_new_kinds:
+            judged.append((self.taps, right & np.isin(gold.kind, KINDS_WITH_TOUCH)))
+            judged.append((self.texts, right & np.isin(gold.kind, KINDS_WITH_TEXT)))
+        for rule, both in judged:
+            rows = np.flatnonzero(both)
+            right[rows] = rule(table, rows)
+        return right
+
+
+class Scorer(Protocol):
+    """A line in `rule` describes which answers are right, `source` names who publishes numbers by it. `slips` names
+    what is a mistake in the published code and shifts its numbers as a whole."""
+
+    @property
+    def rule(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def slips(self) -> Mapping[str, object]: ...
+    def judge(self, table: StepTable) -> Ruling: ...
+    def without(self, slip: str) -> "Scorer": ...
+
 
 def judge(table: StepTable, name: str) -> np.ndarray:
     """Which steps are right under the dialect `name`, bool (N,). Raises UserError if it is unknown."""
-    dialect = find_dialect(name)
-    gold, predicted = table.gold, table.predicted
-    right = (gold.kind == predicted.kind) & (gold.kind != ActionKind.DUAL_POINT)
-    if dialect.either_end:
-        right |= _is_end(gold.kind) & _is_end(predicted.kind)
-    judged = [
-        (dialect.taps, gold.is_tap & predicted.is_tap),
-        (dialect.swipes, gold.is_swipe & predicted.is_swipe),
-        (dialect.texts, right & (gold.kind == ActionKind.TYPE)),
-    ]
-    if dialect.judges_new_kinds:
-        judged.append((dialect.taps, right & np.isin(gold.kind, KINDS_WITH_TOUCH)))
-        judged.append((dialect.texts, right & np.isin(gold.kind, KINDS_WITH_TEXT)))
-    for rule, both in judged:
-        rows = np.flatnonzero(both)
-        right[rows] = rule(table, rows)
-    return right
+    return find_dialect(name).judge(table).right
 
 
 def is_officially_right(action: Action, step: Step) -> bool:
@@ -72,7 +104,7 @@ def is_officially_right(action: Action, step: Step) -> bool:
     return bool(verdicts(predictions_for(episode, [""], [action]), ["official"])["official"][0])
 
 
-def find_dialect(name: str) -> Dialect:
+def find_dialect(name: str) -> Scorer:
     """The dialect of this name. Raises UserError listing all of them if it is unknown."""
     if name not in DIALECTS:
         raise UserError(f"dialect {name!r} is unknown; choose one of {', '.join(DIALECTS)}")
@@ -119,7 +151,11 @@ def _same_direction(table: StepTable, rows: np.ndarray, vertical_share: float = 
 
 def _same_element(table: StepTable, rows: np.ndarray) -> np.ndarray:
     gold, predicted = (points[rows] for points in _touches(table))
-    return same_element(gold, predicted, *table.boxes.listed(rows))
+    right = same_element(gold, predicted, *table.boxes.listed(rows))
+    boxes, place = table.targets.listed(rows)
+    inside = (boxes[:, :2] <= predicted[place]) & (predicted[place] <= boxes[:, :2] + boxes[:, 2:])
+    right[place[inside.all(axis=1)]] = True
+    return right
 
 
 def _five_points(table: StepTable, rows: np.ndarray) -> np.ndarray:
@@ -200,7 +236,8 @@ OFFICIAL = Dialect(
 )
 
 STRICT = Dialect(
-    rule="taps in the same smallest element (outside every element within 0.04), swipes by direction, text equal",
+    rule="taps in the same smallest element (outside every element within 0.04) or in the data set's gold box, "
+    "swipes by direction, text equal",
     source="ours",
     taps=_same_element,
     swipes=_same_direction,
@@ -281,7 +318,7 @@ COAT_BOX = Dialect(
     either_end=True,
 )
 
-DIALECTS = {
+AITW: dict[str, Scorer] = {
     "official": OFFICIAL,
     "strict": STRICT,
     "official_text": OFFICIAL_TEXT,
@@ -293,6 +330,9 @@ DIALECTS = {
     "coat_point": COAT_POINT,
     "coat_box": COAT_BOX,
 }
+"""Scorers of AITW and AitZ by name."""
+
+DIALECTS = {**AITW, **android_control.DIALECTS, **gui_odyssey.DIALECTS}
 """Scorers by the name that `--dialect` and benchmark files use."""
 
 SCORERS = ("official", "strict")

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from vlm_agent.datasets.selection import published_subsets
 from vlm_agent.episodes import is_same_text
 from vlm_agent.errors import DatasetError
-from vlm_agent.evaluation.scoring.dialects import SCORERS, verdicts
+from vlm_agent.evaluation.scoring.dialects import SCORERS, find_dialect
 from vlm_agent.evaluation.scoring.steps import Actions, Steps, StepTable, step_tables
 
 OVERALL = "overall"
@@ -32,7 +32,8 @@ class JudgedSteps:
 
     `episode_ids` (E,) are in order of appearance; `subsets` (E,) and `lengths` int (E,) belong to them. `episode` int
     (N,) is each step's index among them, `step` counts from 0. `predicted` and `gold.name` are indices of
-    `ACTION_NAMES`, `same_text` is bool (N,), in NFC. `right` has a bool (N,) for each scorer. `elements` (N,) is the
+    `ACTION_NAMES`, `same_text` is bool (N,), in NFC. `right` has a bool (N,) for each scorer, and
+    `counted` whether the scorer counts the step; a step that does not count is not right. `elements` (N,) is the
     number of elements on each screen and `element_sums` float64 (N,) a weighted sum over their boxes: they detect
     screens with different annotations.
     """
@@ -48,6 +49,7 @@ class JudgedSteps:
     elements: np.ndarray
     element_sums: np.ndarray
     right: dict[str, np.ndarray]
+    counted: dict[str, np.ndarray]
 
     def __len__(self) -> int:
         return len(self.step)
@@ -108,6 +110,7 @@ def judge_steps(source: "JudgedSteps | Steps", scorers: Sequence[str] = SCORERS)
             for name in ("predicted", "same_text", "elements", "element_sums")
         },
         right={scorer: np.concatenate([part["right"][scorer] for part in parts]) for scorer in scorers},
+        counted={scorer: np.concatenate([part["counted"][scorer] for part in parts]) for scorer in scorers},
     )
 
 
@@ -174,13 +177,15 @@ def _gap(found: list[int], length: int) -> str:
 
 def _columns(table: StepTable, scorers: Sequence[str]) -> dict:
     gold, predicted = table.gold, table.predicted
+    rulings = {scorer: find_dialect(scorer).judge(table) for scorer in scorers}
     return {
         **{name: getattr(table, name) for name in ("episode_id", "subset", "step", "episode_length", "gold")},
         "predicted": predicted.name,
         "same_text": _same_text(gold.text, predicted.text),
         "elements": table.boxes.counts,
         "element_sums": _sums(table),
-        "right": verdicts(table, scorers),
+        "right": {scorer: ruling.right & ruling.counted for scorer, ruling in rulings.items()},
+        "counted": {scorer: ruling.counted for scorer, ruling in rulings.items()},
     }
 
 

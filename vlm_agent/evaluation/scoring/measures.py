@@ -59,34 +59,42 @@ class InEpisodes(Protocol):
     def step(self) -> np.ndarray: ...
 
 
-def quotients(steps: JudgedSteps, right: np.ndarray) -> dict[str, Quotient]:
-    """Each of `SHARES` by episode; `right` bool (N,) is one scorer's verdict on each step."""
+def quotients(steps: JudgedSteps, scorer: str) -> dict[str, Quotient]:
+    """Each of `SHARES` by episode, over the steps that the scorer counts."""
+    right, counted = steps.right[scorer], steps.counted[scorer]
 
     def count(mask: np.ndarray) -> np.ndarray:
         return np.bincount(steps.episode[mask], minlength=len(steps.lengths)).astype(np.float64)
 
-    lengths, ones = steps.lengths.astype(np.float64), np.ones(len(steps.lengths))
-    gold = {name: steps.gold.name == ACTION_NAMES.index(name) for name in ("tap", "swipe", "type")}
+    lengths = count(counted)
+    ones, divisor = (lengths > 0).astype(np.float64), np.maximum(lengths, 1)
+    gold = {name: counted & (steps.gold.name == ACTION_NAMES.index(name)) for name in ("tap", "swipe", "type")}
+    same_kind = counted & (steps.predicted == steps.gold.name)
     correct = count(right)
-    typed = gold["type"] & (steps.predicted == steps.gold.name) & steps.same_text
+    typed = gold["type"] & same_kind & steps.same_text
     return {
-        "partial_match": (correct / lengths, ones),
+        "partial_match": (correct / divisor, ones),
         "step_match": (correct, lengths),
-        "complete_match": ((correct == lengths).astype(np.float64), ones),
-        "goal_progress": (steps_to_first_error(steps, right) / lengths, ones),
-        "action_type": (count(steps.predicted == steps.gold.name), lengths),
+        "complete_match": ((correct == lengths) * ones, ones),
+        "goal_progress": (steps_to_first_error(steps, right, counted) / divisor, ones),
+        "action_type": (count(same_kind), lengths),
         "tap": (count(right & gold["tap"]), count(gold["tap"])),
         "swipe": (count(right & gold["swipe"]), count(gold["swipe"])),
         "typed_text": (count(typed), count(gold["type"])),
-        "parse_failures": (count(steps.predicted == UNPARSED_NAME), lengths),
+        "parse_failures": (count(counted & (steps.predicted == UNPARSED_NAME)), lengths),
     }
 
 
-def steps_to_first_error(steps: InEpisodes, right: np.ndarray) -> np.ndarray:
-    """The number of right steps before the first wrong one of each episode, int (E,)."""
+def steps_to_first_error(steps: InEpisodes, right: np.ndarray, counted: np.ndarray | None = None) -> np.ndarray:
+    """The number of right steps before the first wrong one of each episode, int (E,). `counted`: the steps that count,
+    by default all."""
+    wrong = ~right if counted is None else counted & ~right
     reached = steps.lengths.copy()
-    np.minimum.at(reached, steps.episode[~right], steps.step[~right])
-    return reached
+    np.minimum.at(reached, steps.episode[wrong], steps.step[wrong])
+    if counted is None:
+        return reached
+    before = counted & (steps.step < reached[steps.episode])
+    return np.bincount(steps.episode[before], minlength=len(reached))
 
 
 def percent(added: np.ndarray, possible: np.ndarray) -> float | None:

@@ -74,7 +74,7 @@ def score(
     members, subsets = members_of(steps, groups)
     aitz = aitz_rows(steps, scorers, seed)
     return {
-        **{scorer: _rows(steps, steps.right[scorer], members, subsets, seed) for scorer in scorers},
+        **{scorer: _rows(steps, scorer, members, subsets, seed) for scorer in scorers},
         "scorers": notes,
         "confusion": _confusion(steps),
         "kinds": _kinds(steps, scorers),
@@ -108,9 +108,9 @@ def overall_weights(predictions: Sequence[Prediction]) -> np.ndarray:
 
 
 def _rows(
-    steps: JudgedSteps, right: np.ndarray, members: dict[str, np.ndarray], subsets: list[str], seed: int
+    steps: JudgedSteps, scorer: str, members: dict[str, np.ndarray], subsets: list[str], seed: int
 ) -> dict[str, dict]:
-    by_share = quotients(steps, right)
+    by_share = quotients(steps, scorer)
     cells = tabulate(by_share, members, seed)
     proportions = {name: _proportions(by_share, mask) for name, mask in members.items()}
     rows = {name: _row(cells[name], proportions[name], mask, steps) for name, mask in members.items()}

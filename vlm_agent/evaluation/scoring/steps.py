@@ -13,7 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TEXT, KINDS_WITH_TOUCH, NO_POINT, Action, ActionKind
+from vlm_agent.episodes import (
+    ACTION_NAMES,
+    KINDS_WITH_TEXT,
+    KINDS_WITH_TOUCH,
+    NO_POINT,
+    NOT_SHOWN,
+    TARGET,
+    Action,
+    ActionKind,
+)
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.predictions import Prediction, open_predictions
 from vlm_agent.geometry import are_taps
@@ -87,12 +96,25 @@ class Boxes:
 
 
 @dataclass(frozen=True)
+class Ruling:
+    """A scorer's verdict on N steps, bool (N,) each: whether the answer is right, whether its kind is, and whether the
+    scorer counts the step, among the steps and among the kinds."""
+
+    right: np.ndarray
+    same_kind: np.ndarray
+    counted: np.ndarray
+    has_kind: np.ndarray
+
+
+@dataclass(frozen=True)
 class StepTable:
     """N steps with their predictions: `episode_id` and `subset` are pyarrow string arrays, `step` and `episode_length`
     int (N,). Further columns are the gold and predicted actions and the elements on each screen.
 
     `predicted_box` float64 (N, 4) holds the box that each answer names, as (y, x, height, width); NaN where it names
-    none.
+    none. `size` int (N, 2) is (height, width) of the screens in pixels, 0 where unknown; `instruction` the low-level
+    instructions, a pyarrow string array, empty where there is none. `tree` has every element of the screens in order,
+    and `element_text` and `element_type` their texts and types.
     """
 
     episode_id: pa.Array
@@ -101,8 +123,53 @@ class StepTable:
     episode_length: np.ndarray
     gold: Actions
     predicted: Actions
-    boxes: Boxes
     predicted_box: np.ndarray
+    size: np.ndarray
+    instruction: pa.Array
+    tree: Boxes
+    element_text: pa.Array
+    element_type: pa.Array
+
+    @cached_property
+    def boxes(self) -> Boxes:
+        """The elements that are shown: visible and with an extent. Where the data set marks none, all of a screen."""
+        return self._of(self.shown)
+
+    @cached_property
+    def targets(self) -> Boxes:
+        """The elements that the data set marks as the gold action's."""
+        index, _ = self.tree.indices(np.arange(len(self)))
+        return self._of(index[self._have_types((TARGET,))[index]])
+
+    @cached_property
+    def nodes(self) -> Boxes:
+        """Every window and node, in order."""
+        return self._of(self.node_index)
+
+    @cached_property
+    def node_index(self) -> np.ndarray:
+        """The indices of `nodes` in `tree`."""
+        index, _ = self.tree.indices(np.arange(len(self)))
+        return index[~self._have_types((TARGET,))[index]]
+
+    @cached_property
+    def shown(self) -> np.ndarray:
+        """The indices of `boxes` in `tree`."""
+        hidden = self._have_types(NOT_SHOWN)
+        index, place = self.tree.indices(np.arange(len(self)))
+        if not hidden.any():
+            return index
+        is_tree = np.bincount(place, weights=hidden[index], minlength=len(self))[place] > 0
+        has_extent = (self.tree.values[index, 2:] > 0).all(axis=1)
+        return index[~is_tree | (has_extent & ~hidden[index])]
+
+    def _have_types(self, types: Sequence[str]) -> np.ndarray:
+        return _mask(pc.is_in(self.element_type, pa.array(types)))
+
+    def _of(self, index: np.ndarray) -> Boxes:
+        """Some boxes of `tree`, in its order."""
+        counts = np.bincount(np.searchsorted(self.tree.starts, index, side="right") - 1, minlength=len(self))
+        return Boxes(self.tree.values[index], np.cumsum(counts) - counts, counts)
 
     def __len__(self) -> int:
         return len(self.step)
@@ -118,10 +185,14 @@ class StepTable:
             episode_length=np.array([row.episode_length for row in rows], np.int64),
             gold=action_columns([row.gold for row in rows]),
             predicted=action_columns([row.predicted for row in rows]),
-            boxes=Boxes(values, np.cumsum(counts) - counts, counts),
             predicted_box=np.array([_NO_BOX if row.box is None else row.box for row in rows], np.float64).reshape(
                 -1, 4
             ),
+            size=np.array([row.size or (0, 0) for row in rows], np.int64).reshape(-1, 2),
+            instruction=pa.array([row.instruction or "" for row in rows], pa.string()),
+            tree=Boxes(values, np.cumsum(counts) - counts, counts),
+            element_text=pa.array([element.text for row in rows for element in row.elements], pa.string()),
+            element_type=pa.array([element.type for row in rows for element in row.elements], pa.string()),
         )
 
 
@@ -155,7 +226,7 @@ Steps = Path | StepTable | Sequence[Prediction]
 
 _STEPS_AT_ONCE = 4096
 _NEVER_NULL = ("episode_id", "subset", "goal", "step", "episode_length", "gold", "elements", "text")
-_COLUMNS = (*(name for name in _NEVER_NULL if name != "elements"), "predicted", "elements.list.element.box", "box")
+_COLUMNS = (*_NEVER_NULL, "predicted", "box", "size", "instruction")
 """`goal` and `text` are read only to find rows without them before a page shows them."""
 
 
@@ -205,8 +276,12 @@ def _table(batch: pa.RecordBatch) -> StepTable:
         episode_length=batch["episode_length"].to_numpy().astype(np.int64),
         gold=gold,
         predicted=predicted,
-        boxes=_boxes(batch["elements"]),
         predicted_box=_columns(batch["box"]),
+        size=np.column_stack([side.fill_null(0).to_numpy() for side in batch["size"].flatten()]).astype(np.int64),
+        instruction=batch["instruction"].fill_null(""),
+        tree=_boxes(batch["elements"]),
+        element_text=batch["elements"].values.field("text"),
+        element_type=batch["elements"].values.field("type"),
     )
 
 

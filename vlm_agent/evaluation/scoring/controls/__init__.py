@@ -1,0 +1,1 @@
+"""Published scorers of AndroidControl and GUI-Odyssey."""

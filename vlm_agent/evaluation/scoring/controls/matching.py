@@ -1,0 +1,150 @@
+"""The scorers of AndroidControl and GUI-Odyssey as one class with a setting for each thing in which they differ.
+
+A gesture whose ends differ is a swipe here, however short: AITW's rule of 0.04 is not theirs.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TEXT, ActionKind
+from vlm_agent.errors import UserError
+from vlm_agent.evaluation.scoring.controls.texts import TextRule
+from vlm_agent.evaluation.scoring.steps import UNPARSED_NAME, Actions, Ruling, StepTable
+
+Rule = Callable[[StepTable, np.ndarray], np.ndarray]
+"""Maps a table and rows (R,) to whether each row matches, bool (R,)."""
+
+ENDS = ("complete", "impossible")
+POINTED = ("tap", "long_press")
+BUTTONS = ("back", "home", "enter", "recents")
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A predicted kind that is judged although the gold action is of another one: `matches` maps rows of the two kinds
+    to whether they are right, and `same_kind` to whether their kinds count as equal, by default none do."""
+
+    gold: str
+    predicted: str
+    matches: Rule
+    same_kind: Rule | None = None
+
+
+@dataclass(frozen=True)
+class Matching:
+    """A published scorer.
+
+    `rule` and `source` as in `dialects.Dialect`. Names are those of `ACTION_NAMES`. `points` judges taps and long
+    presses, `swipes` strokes, `texts` typed text and names of apps; other actions match by name.
+
+    `one_kind`: names that count as one kind, in groups; those of a group in `equal` are also right. `gold_as`: gold
+    names that are read as another one. `unreadable`: predicted names that the scorer's reader refuses. `left_out`: gold
+    names whose steps do not count. `drops_unread`: whether a step with an unreadable answer does not count. `free`:
+    gold names that are judged whatever the predicted kind is.
+    `kinds_only`: gold names whose steps count for the share of right kinds alone.
+    `needs`: what a table must have, `size` or `elements`.
+    `slips`: what is a mistake rather than a rule of the published code and shifts its numbers as a whole: the settings
+    without it, by name.
+    """
+
+    rule: str
+    source: str
+    points: Rule
+    swipes: Rule
+    texts: Mapping[str, Rule]
+    one_kind: tuple[tuple[str, ...], ...] = ()
+    equal: tuple[str, ...] = ()
+    gold_as: Mapping[str, str] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ENDS
+    kinds_only: tuple[str, ...] = ()
+    drops_unread: bool = False
+    free: tuple[str, ...] = ()
+    crossings: tuple[Crossing, ...] = ()
+    needs: tuple[str, ...] = ("size",)
+    slips: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+
+    def judge(self, table: StepTable) -> Ruling:
+        """The verdict on each step. Raises UserError naming what the steps lack for this scorer."""
+        self._check(table)
+        gold, predicted = self._gold_names[strokes(table.gold)], self._predicted_names[strokes(table.predicted)]
+        same_kind = (self._classes[gold] == self._classes[predicted]) & (predicted != UNPARSED_NAME)
+        right = (gold == predicted) | (np.isin(gold, self._indices(self.equal)) & same_kind)
+        for names, rule in self._rules():
+            judged = np.isin(gold, self._indices(names))
+            rows = np.flatnonzero(judged & (same_kind | np.isin(gold, self._indices(self.free))))
+            right[rows] = rule(table, rows)
+        for crossing in self.crossings:
+            both = (gold == _index(crossing.gold)) & (predicted == _index(crossing.predicted))
+            rows = np.flatnonzero(both)
+            right[rows] |= crossing.matches(table, rows)
+            if crossing.same_kind is not None:
+                same_kind[rows] |= crossing.same_kind(table, rows)
+        has_kind = ~np.isin(strokes(table.gold), self._indices(self.left_out))
+        if self.drops_unread:
+            has_kind &= predicted != UNPARSED_NAME
+        counted = has_kind & ~np.isin(gold, self._indices(self.kinds_only))
+        return Ruling(right & ~np.isin(gold, self._indices(self.kinds_only)), same_kind, counted, has_kind)
+
+    def without(self, slip: str) -> "Matching":
+        """The same scorer without one of its `slips`."""
+        return replace(self, **self.slips[slip], slips={})  # type: ignore[arg-type]
+
+    def _rules(self) -> list[tuple[tuple[str, ...], Rule]]:
+        texts = [((name,), rule) for name, rule in self.texts.items()]
+        return [(POINTED, self.points), (("swipe",), self.swipes), *texts]
+
+    def _check(self, table: StepTable) -> None:
+        if "size" in self.needs and (wrong := (table.size <= 0).any(axis=1)).any():
+            where = f"{table.episode_id[int(wrong.argmax())]}, step {table.step[wrong.argmax()]}"
+            raise UserError(f"episode {where}: the size of the screen is missing, which this dialect needs")
+
+    @cached_property
+    def _classes(self) -> np.ndarray:
+        classes = np.arange(len(ACTION_NAMES) + 1)
+        for group in self.one_kind:
+            classes[self._indices(group)] = _index(group[0])
+        return classes
+
+    @cached_property
+    def _gold_names(self) -> np.ndarray:
+        names = np.arange(len(ACTION_NAMES) + 1)
+        for name, other in self.gold_as.items():
+            names[_index(name)] = _index(other)
+        return names
+
+    @cached_property
+    def _predicted_names(self) -> np.ndarray:
+        names = np.arange(len(ACTION_NAMES) + 1)
+        names[self._indices(self.unreadable)] = UNPARSED_NAME
+        return names
+
+    @staticmethod
+    def _indices(names: tuple[str, ...]) -> list[int]:
+        return [_index(name) for name in names]
+
+
+def strokes(actions: Actions) -> np.ndarray:
+    """`Actions.name`, where a gesture is a tap only if both ends are equal."""
+    moves = (actions.kind == ActionKind.DUAL_POINT) & (actions.touch != actions.lift).any(axis=1)
+    return np.where(moves, np.int8(_index("swipe")), actions.name)
+
+
+def _index(name: str) -> int:
+    return ACTION_NAMES.index(name)
+
+
+def by_text(rule: TextRule, without: str | None = None) -> Rule:
+    """A rule on the texts of two actions. `without` stands for the text of an answer without one."""
+
+    def judge(table: StepTable, rows: np.ndarray) -> np.ndarray:
+        gold, predicted = (actions.text.take(rows).to_pylist() for actions in (table.gold, table.predicted))
+        if without is not None:
+            has_text = np.isin(table.predicted.kind[rows], KINDS_WITH_TEXT)
+            predicted = [text if has else without for text, has in zip(predicted, has_text, strict=True)]
+        return np.array([rule(*pair) for pair in zip(gold, predicted, strict=True)], bool)
+
+    return judge
