@@ -191,10 +191,12 @@ TESTS = (
     "tests/action_languages/test_every_language.py",
     "tests/action_languages/test_new_language.py",
     "tests/datasets/sources/test_new_source.py",
-    "tests/devices",
+    "tests/settings/test_registry.py",
+    "tests/devices/adb/test_adb_errors.py",
+    "tests/devices/browser/test_browser_errors.py",
     "tests/models/test_new_family.py",
 )
-"""The tests that know all variants."""
+"""The tests that know all variants, as those of devices' addresses do."""
 
 
 @pytest.fixture

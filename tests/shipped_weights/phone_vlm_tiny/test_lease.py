@@ -18,7 +18,7 @@ KEYS = ("--training.steps", "2", "--training.batch_size", "2")
 
 def lease(folder: Path, name: str, minutes: str, **environment: str) -> subprocess.CompletedProcess:
     """The script with its run in `name`-run and its output in `name`."""
-    settings = {"PYTHON": sys.executable, "CONFIG": str(folder / "tiny.yaml"), "SCREENS": "2", **environment}
+    settings = {"PYTHON": sys.executable, "CONFIG": str(folder / "tiny.yaml"), "SCREENS": "1", **environment}
     return subprocess.run(
         [SCRIPT, minutes, folder / name, *KEYS],
         env=os.environ | settings | {"RUN": str(folder / f"{name}-run")},
@@ -39,7 +39,7 @@ def test_a_run_in_two_leases_has_the_weights_of_one_and_its_exam(tmp_path):
         files = sorted((tmp_path / name).iterdir())
         assert [file.name for file in files] == ["exam.txt", "run.tar.00"]
         figures = json.loads(files[0].read_text().splitlines()[-1])
-        assert figures["screens"] == 2
+        assert figures["screens"] == 1
     whole = tmp_path / "whole"
     batch = ("--training.accumulation", "1")
     assert main(["--config", str(tmp_path / "tiny.yaml"), "--output", str(whole), *KEYS, *batch]) == 0
