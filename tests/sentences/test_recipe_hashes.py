@@ -128,7 +128,7 @@ def module_of(name: str, keys: dict, folder: Path) -> DataModule:
     overrides = recipe_costs.stand_ins(content, folder) if any(source.checkpoint for source in sources) else {}
     if content.model.base is not None:
         overrides["model.base"] = "phone_vlm_tiny"  # the shipped end of all runs that continue one another
-    if name == "llama_vit_smollm2":
+    if content.model.language_model is not None and content.model.language_model.gguf_file is not None:
         overrides["model.language_model.gguf_file"] = None
     if content.data.chats is not None:
         overrides["data.chats"] = str(folder / "chats")

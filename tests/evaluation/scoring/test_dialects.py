@@ -90,7 +90,9 @@ def test_official_on_a_table_gives_all_golden_verdicts(shared):
     with gzip.open(shared / "data/golden/aitw_matcher.jsonl.gz", "rt") as lines:
         cases = [json.loads(line) for line in lines]
     actions, no_box = (columns(cases, n) for n in "12"), np.full((len(cases), 4), np.nan)
-    table = StepTable(None, None, np.zeros(len(cases)), None, *actions, golden_boxes(cases), no_box)
+    boxes, size = golden_boxes(cases), np.zeros((len(cases), 2), np.int64)
+    texts = pa.array([""] * len(boxes.values))
+    table = StepTable(None, None, np.zeros(len(cases)), None, *actions, no_box, size, None, boxes, texts, texts)
     assert judge(table, "official").tolist() == [case["match"] for case in cases]
 
 
