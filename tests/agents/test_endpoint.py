@@ -5,6 +5,7 @@ import json
 import threading
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -298,3 +299,9 @@ def test_an_answer_after_its_reasoning_is_read_and_counted(tmp_path):
     metrics, terminal, _ = evaluated(tmp_path, "<think>\nback or enter?\n</think>\n\npress enter")
     assert metrics["trained"]["official"]["general"]["partial_match"] == 20
     assert "with reasoning before </think>, which is not read" in terminal
+
+
+def test_an_endpoint_replaces_the_server_of_an_agent_file():
+    file = str(Path(__file__).parents[2] / "eval/agents/qwen25_mobile_use.yaml")
+    named = agent_settings(file, endpoint="http://localhost:7/v1")
+    assert (named.endpoint, named.model) == ("http://localhost:7/v1", agent_settings(file).model)

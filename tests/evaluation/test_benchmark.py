@@ -186,6 +186,8 @@ def test_controls_are_all_by_default_or_chosen_by_name(asked):
         ("--checkpoint run", "--shards is missing"),
         ("--checkpoint run --shards s --shard-index 1", "--shard-index and --shard-count must be used together"),
         ("--agent run --checkpoint run --shards s", "select one agent"),
+        ("--agent run --endpoint http://h --shards s", "select one agent"),
+        ("--agent a.yaml --checkpoint run --shards s", "select one agent"),
         ("--finish --checkpoint run", "--finish reads"),
         ("--finish --agent.batch_tokens 9", "remove --agent.batch_tokens"),
         ("--checkpoint run --shards s --past-screens 1", "unknown option --past-screens; did you mean"),
@@ -232,3 +234,8 @@ def test_only_keys_that_draw_episodes_are_part_of_the_draw():
     drawn = {"per_subset": 20, "subsets": [], "seed": 0}
     assert read_benchmark(FOLDER / "aitw_standard.yaml", {"per_subset": 20}).draw == drawn
     assert read_benchmark(FOLDER / "aitw_standard.yaml", {"subsets": ["install"]}).draw["subsets"] == ["install"]
+
+
+def test_the_episodes_of_os_atlas_steps_of_androidcontrol_are_a_group():
+    ((name, episodes),) = read_groups(Path(__file__).parents[2] / "eval/androidcontrol_7708.json").items()
+    assert name == "7708 steps" and len(set(episodes)) == len(episodes) == 1543 - 131

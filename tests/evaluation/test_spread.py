@@ -88,3 +88,5 @@ def test_score_prints_one_table_of_every_scorer(rows, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "every scorer, %" in printed
     assert "slip 'left out' decides" in printed
+    assert main(["score", str(tmp_path / "predictions.parquet"), "--dialect", "guievalkit"]) == 0
+    assert "slip 'left out' decides" in capsys.readouterr().out

@@ -5,6 +5,7 @@
 --agent FILE.yaml              an agent file: `agent: NAME` (a name of AGENTS) and that agent's settings
 --checkpoint RUN               agent: the one whose SENTENCES hold the run's data.sentences, run: RUN
 --endpoint URL                 agent: endpoint, endpoint: URL; --agent.model NAME is its model
+--agent FILE.yaml --endpoint URL    the agent file with another server
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +33,10 @@ class AgentError(UserError):
     """The agent of a command cannot be built; the message names the option, file or key."""
 
 
+def is_agent_file(agent: str) -> bool:
+    return Path(agent).suffix in _SUFFIXES
+
+
 def agent_settings(
     agent: str | None = None,
     checkpoint: str | None = None,
@@ -39,13 +44,15 @@ def agent_settings(
     overrides: Mapping[str, Any] | None = None,
     recipe: Recipe | None = None,
 ) -> AgentSettings:
-    """The settings of the agent that is named by exactly one of `agent`, `checkpoint` and `endpoint`.
+    """The settings of the agent that is named by exactly one of `agent`, `checkpoint` and `endpoint`. With an agent
+    file, `endpoint` replaces its server.
 
     `overrides` replace single settings, by dotted key. `recipe`: that of a run that does not exist yet.
     Raises AgentError for an unknown kind of agent and for an unknown setting.
     """
-    if agent is not None and Path(agent).suffix in _SUFFIXES:
-        where, content = agent, read_mapping(find_shipped(Path(agent)), AgentError)
+    if agent is not None and is_agent_file(agent):
+        server = {} if endpoint is None else {"endpoint": endpoint}
+        where, content = agent, read_mapping(find_shipped(Path(agent)), AgentError) | server
     elif endpoint is not None:
         where, content = "--endpoint", {"agent": "endpoint", "endpoint": endpoint}
     else:

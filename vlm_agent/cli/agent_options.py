@@ -31,7 +31,8 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--endpoint",
         metavar="URL",
-        help="short form: a served model, http://localhost:8000/v1 …, with --agent.model NAME, its name there",
+        help="short form: a served model, http://localhost:8000/v1 …, with --agent.model NAME, its name there; with "
+        "--agent FILE its server",
     )
 
 
@@ -101,10 +102,13 @@ def chosen_readers(options: argparse.Namespace, settings: "AgentSettings") -> "R
 
 def check_agent_options(options: argparse.Namespace) -> None:
     """Exits unless the options select exactly one agent."""
-    agents = [options.agent, options.checkpoint, options.endpoint]
+    from vlm_agent.agents.loading import is_agent_file
+
+    of_file = options.agent is not None and is_agent_file(options.agent)
+    agents = [options.agent, options.checkpoint, None if of_file else options.endpoint]
     if agents.count(None) != 2:
         options.parser.error("select one agent: --agent, or --checkpoint, or --endpoint with --agent.model")
-    if options.endpoint is not None and f"{AGENT_KEYS}model" not in keys_in(options):
+    if agents[2] is not None and f"{AGENT_KEYS}model" not in keys_in(options):
         options.parser.error("--endpoint needs --agent.model NAME, the name of the model there")
 
 

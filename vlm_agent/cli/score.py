@@ -144,7 +144,12 @@ def run(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace, folder: Path) -> int:
     from vlm_agent.datasets.shards.dataset import ShardDataset
     from vlm_agent.evaluation.benchmark import read_groups
-    from vlm_agent.evaluation.report.terminal import print_comparison, print_rules, print_scores, print_spread
+    from vlm_agent.evaluation.report.terminal import (
+        print_comparison,
+        print_rules,
+        print_scores,
+        print_spread,
+    )
     from vlm_agent.evaluation.scoring.comparison import compare
     from vlm_agent.evaluation.scoring.dialects import SCORERS
     from vlm_agent.evaluation.scoring.metrics import score
@@ -175,6 +180,8 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
     print_scores(console, scores, now.name)
     if "spread" in scores:
         print_spread(console, scores["spread"], now.name)
+    else:
+        _print_slips(console, now, named)
     if before is not None:
         print_comparison(console, scores["against"], before.name, now.name)
     print_rules(console, scores["scorers"])
@@ -191,6 +198,17 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
         _write_report(scores, now, earlier, before, shards, options)
         print_plain(console, f"Wrote {options.report}")
     return OK
+
+
+def _print_slips(console: "Console", run: _Run, scorers: list[str]) -> None:
+    """What the slips decide that `scorers` reproduce."""
+    from vlm_agent.evaluation.report.terminal import slip_lines
+    from vlm_agent.evaluation.scoring.dialects import find_dialect
+    from vlm_agent.evaluation.spread import spread
+
+    if with_slips := [name for name in scorers if find_dialect(name).slips]:
+        for line in slip_lines(spread(run.rows, with_slips)):
+            print_plain(console, line)
 
 
 def _grey(path: Path) -> Path | None:
