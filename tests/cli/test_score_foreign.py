@@ -169,7 +169,7 @@ def test_text_in_any_language_is_decoded_and_other_text_is_a_parse_failure(capsy
     )
     assert partial() == pytest.approx(60)
     assert score("mine.jsonl", "--action-language", "pidgin") == FAILED
-    assert "'pidgin' is unknown; choose one of auto_ui, binned, coat" in capsys.readouterr().err
+    assert "'pidgin' is unknown; choose one of agentcpm, aguvis, auto_ui" in capsys.readouterr().err
     assert score("mine.jsonl", "--action-language", "binned", "bin=10") == FAILED
     assert "--action-language: unknown key bin; did you mean bins?" in capsys.readouterr().err
 
