@@ -155,6 +155,7 @@ def test_no_recipe_names_a_folder_outside_the_repository(path):
     assert not [name for name in checkpoints if name is not None and name.startswith(("/", "..", "~"))]
 
 
+IN_TOOL_CALLS = ("qwen2_5_vl_7b_lora_androidcontrol",)
 WITHOUT_THOUGHTS = [name for name in recipe_costs.MACHINES if name not in recipe_costs.ON_AITZ]
 
 
@@ -162,10 +163,11 @@ WITHOUT_THOUGHTS = [name for name in recipe_costs.MACHINES if name not in recipe
     "name", [name for name in WITHOUT_THOUGHTS if not name.startswith("auto_ui") and name not in recipe_costs.ON_HTML]
 )
 def test_the_head_is_a_five_hundredth_of_a_step_because_few_tokens_have_a_label(name, dry_runs_of):
+    """A tool call has several times the tokens of a line, so with those it is a hundredth."""
     dry = dry_runs_of(name)[0]
     weights = max(dry.parameters["head"]["frozen"], dry.parameters["embeddings"]["frozen"])  # one of both where tied
     forward_and_backward = 4 * weights * dry.step.supervised
-    assert 0 < forward_and_backward < dry.step.work.model / 500
+    assert 0 < forward_and_backward < dry.step.work.model / (100 if name in IN_TOOL_CALLS else 500)
 
 
 @pytest.mark.parametrize("name", SMALL)
