@@ -112,7 +112,7 @@ def test_no_agent_and_no_trace_sees_widgets_or_tabs(tmp_path):
         act(agent, phone, "look", trace, Guard(allow_purchases=True), Limits(steps=2))
     assert phone.widgets()
     assert {field.name for field in dataclasses.fields(Screen)} == {
-        "pixels", "elements", "activity", "notes", "episode", "step",
+        "pixels", "elements", "activity", "notes", "episode", "step", "size", "instruction",
     }  # fmt: skip
     for screen in agent.screens:
         assert isinstance(screen.pixels, np.ndarray)
