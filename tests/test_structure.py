@@ -14,8 +14,8 @@ GREATEST = {
     "first loss: modules": 57,
     "first loss: lines of these functions": 3_686,
     "first verdict: modules": 65,
-    "first verdict: lines of these functions": 4_114,
-    "lines of the spine": 63_397,
+    "first verdict: lines of these functions": 4_108,
+    "lines of the spine": 63_394,
 }
 """Figure → its greatest accepted value, where that is above the goal. Only lower it."""
 

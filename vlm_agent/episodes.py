@@ -6,7 +6,7 @@ the Wild (AITW) stores them.
 
 import hashlib
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
@@ -282,9 +282,10 @@ class UiElement:
         return contains(self.box, point_yx)
 
 
-def shown_elements(tree: Iterable[UiElement]) -> tuple[UiElement, ...]:
-    """The elements of `Step.tree` that agents and models read (`UiElement.is_shown`)."""
-    return tuple(element for element in tree if element.is_shown)
+def shown_elements(elements: tuple[UiElement, ...]) -> tuple[UiElement, ...]:
+    """The elements that agents and models read: those with `is_shown` of a `Step.tree`, otherwise `elements` itself."""
+    is_tree = any(element.type in NOT_SHOWN for element in elements)
+    return tuple(element for element in elements if element.is_shown) if is_tree else elements
 
 
 WIDGET_KINDS = (
@@ -444,10 +445,13 @@ class Step:
         object.__setattr__(self, "notes", Notes(self.notes))
 
     @property
+    def all_elements(self) -> tuple[UiElement, ...]:
+        """What shards and predictions store."""
+        return self.elements if self.tree is None else self.tree
+
+    @property
     def screen(self) -> Screen:
-        return Screen(
-            self.screenshot, self.elements, self.activity, size=self.stored_size, instruction=self.instruction
-        )
+        return Screen(self.screenshot, self.elements, self.activity, size=self.known_size, instruction=self.instruction)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -459,10 +463,7 @@ class Step:
     @property
     def known_size(self) -> tuple[int, int] | None:
         """`size`, None for a step without pixels that is not from shards."""
-        if self.screenshot is None:
-            return self.stored_size
-        height, width = self.screenshot.shape[:2]
-        return height, width
+        return self.stored_size if self.screenshot is None else (len(self.screenshot), self.screenshot.shape[1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

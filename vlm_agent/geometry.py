@@ -17,6 +17,9 @@ TAP_DISTANCE = 0.04
 DIRECTIONS = ("up", "down", "left", "right")
 """The directions in which the finger of a swipe moves. `directions` returns indices into this tuple."""
 
+OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
+"""Direction of the finger → direction in which the content moves into view, and the reverse."""
+
 AITZ_VERTICAL_SHARE = 0.9
 """`vertical_share` of AitZ's rule (its published `action_utils.py`). AITW's is 1."""
 

@@ -27,12 +27,12 @@ from statistics import mean
 from transformers import AutoTokenizer
 
 from vlm_agent.episodes import ActionKind, Step, element_at
+from vlm_agent.geometry import OPPOSITE
 from vlm_agent.models.run_layout import base_folder
 from vlm_agent.simulator import SimulatedPhone, sample_task, words
 from vlm_agent.simulator.demonstrations import phone_seed, subset_of
 
 TEXTS = ("screen", "think", "action", "result")
-LOOK = {"up": "down", "down": "up", "left": "right", "right": "left"}
 SHORT = 8
 """Tokens of a plan's line, as far as possible."""
 
@@ -75,7 +75,7 @@ def contradictions(step: Step) -> list[str]:
     if action.is_tap:
         return found + list(_tap(step))
     if action.is_swipe:
-        look = f"look {LOOK[action.direction or '']}"
+        look = f"look {OPPOSITE[action.direction or '']}"
         description = f"Swipe {action.direction} on this page"
         thought = f".+ is not here(?:, {look})?|{look} for more|this is in the way, close it"
     elif action.kind is ActionKind.TYPE:
@@ -137,7 +137,7 @@ def plan_contradictions(step: Step) -> list[str]:
     if action.is_tap:
         found += _planned_tap(step, line)
     elif action.is_swipe:
-        look = LOOK[action.direction or ""]
+        look = OPPOSITE[action.direction or ""]
         is_right: object = re.fullmatch(f"look {look}(?: for .+)?", line)
         is_right = is_right or (action.direction == "down" and line == "open quick settings")
         found += [] if is_right or line == "close this" else [f"{line!r} for a swipe {action.direction}"]

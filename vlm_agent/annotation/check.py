@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.drawing.actions import describe
 from vlm_agent.episodes import Action, ActionKind, Episode, Step, UiElement, element_at
-from vlm_agent.geometry import DIRECTIONS
+from vlm_agent.geometry import DIRECTIONS, OPPOSITE
 from vlm_agent.texts.actions import aitz_direction
 
 _OF_PLAN = "plan: "
@@ -227,11 +227,8 @@ def _direction_problem(words: Sequence[str], action: Action) -> str | None:
     """Both rules for diagonal swipes are accepted: AitZ's and AITW's. `look down` names what comes into view."""
     found = [word for word in words if word in DIRECTIONS]
     if words[0] == "look":
-        found = [_OPPOSITE[word] for word in found]
+        found = [OPPOSITE[word] for word in found]
     return None if found and found[0] in (aitz_direction(action), action.direction) else "other direction"
-
-
-_OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
 
 
 def _buttons(words: Sequence[str]) -> set[str]:

@@ -144,12 +144,7 @@ def run(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace, folder: Path) -> int:
     from vlm_agent.datasets.shards.dataset import ShardDataset
     from vlm_agent.evaluation.benchmark import read_groups
-    from vlm_agent.evaluation.report.terminal import (
-        print_comparison,
-        print_rules,
-        print_scores,
-        print_spread,
-    )
+    from vlm_agent.evaluation.report.terminal import print_comparison, print_rules, print_scores, print_spread
     from vlm_agent.evaluation.scoring.comparison import compare
     from vlm_agent.evaluation.scoring.dialects import SCORERS
     from vlm_agent.evaluation.scoring.metrics import score
@@ -204,10 +199,10 @@ def _print_slips(console: "Console", run: _Run, scorers: list[str]) -> None:
     """What the slips decide that `scorers` reproduce."""
     from vlm_agent.evaluation.report.terminal import slip_lines
     from vlm_agent.evaluation.scoring.dialects import find_dialect
-    from vlm_agent.evaluation.spread import spread
+    from vlm_agent.evaluation.spread import slips
 
     if with_slips := [name for name in scorers if find_dialect(name).slips]:
-        for line in slip_lines(spread(run.rows, with_slips)):
+        for line in slip_lines(slips(run.rows, with_slips)):
             print_plain(console, line)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from vlm_agent.agents import Usage
-from vlm_agent.episodes import NOT_SHOWN, Action, Episode, UiElement, shown_elements
+from vlm_agent.episodes import Action, Episode, UiElement, shown_elements
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
 from vlm_agent.files.parquet import ParquetReader, ParquetWriter, check_columns, open_parquet
@@ -99,8 +99,7 @@ class Prediction:
     @property
     def shown(self) -> tuple[UiElement, ...]:
         """The elements that agents and models read."""
-        is_tree = any(element.type in NOT_SHOWN for element in self.elements)
-        return shown_elements(self.elements) if is_tree else self.elements
+        return shown_elements(self.elements)
 
 
 def predictions_for(
@@ -116,25 +115,15 @@ def predictions_for(
             f"episode {episode.id} has {len(episode)} steps, but the agent returned {len(texts)} texts and "
             f"{len(predicted)} actions"
         )
-    about = (episode.id, episode.subset, episode.goal)
+    about, length = (episode.id, episode.subset, episode.goal), len(episode)
     usages = [Usage()] * len(episode) if usages is None else usages
     boxes = [None] * len(episode) if boxes is None else boxes
     answers = zip(episode.steps, texts, predicted, usages, boxes, strict=True)
     return [
         Prediction(
-            *about,
-            index,
-            len(episode),
-            step.action,
-            step.elements if step.tree is None else step.tree,
-            text,
-            action,
-            usage,
-            box,
-            step.known_size,
-            step.instruction,
+            *about, index, length, at.action, at.all_elements, text, action, usage, box, at.known_size, at.instruction
         )
-        for index, (step, text, action, usage, box) in enumerate(answers)
+        for index, (at, text, action, usage, box) in enumerate(answers)
     ]
 
 

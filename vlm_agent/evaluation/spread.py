@@ -66,7 +66,7 @@ def spread(source: Steps, scorers: Sequence[str] = (), grey: Steps | None = None
 
     Raises UserError naming what the steps lack, and every error of `step_tables`.
     """
-    tables = list(step_tables(source))
+    tables, grey_tables = list(step_tables(source)), None if grey is None else list(step_tables(grey))
     names = tuple(scorers) or (dialects_of(tables[0]) if tables else tuple(AITW))
     dialects = {name: find_dialect(name) for name in names}
     episode = _episodes(tables)
@@ -89,10 +89,17 @@ def spread(source: Steps, scorers: Sequence[str] = (), grey: Steps | None = None
             "most_frequent": _share(
                 _right(dialect, _constant(tables, list(compress(actions, ruling.counted)))), ruling.counted
             ),
-            "grey": None if grey is None else _success_of(dialect, list(step_tables(grey))),
-            "slips": {slip: _slip(ruling, _judge(dialect.without(slip), tables)) for slip in dialect.slips},
+            "grey": None if grey_tables is None else _success_of(dialect, grey_tables),
+            "slips": _slips(dialect, tables, ruling),
         }
     return rows
+
+
+def slips(source: Steps, scorers: Sequence[str]) -> dict[str, dict]:
+    """`slips` of each row of `spread`, without its other figures."""
+    tables = list(step_tables(source))
+    dialects = {name: find_dialect(name) for name in scorers}
+    return {name: _slips(dialect, tables, _judge(dialect, tables)) for name, dialect in dialects.items()}
 
 
 def _judge(dialect: Scorer, tables: Iterable[StepTable]) -> Ruling:
@@ -119,6 +126,10 @@ def _success(right: np.ndarray, counted: np.ndarray, episode: np.ndarray) -> dic
     added, possible = (np.bincount(episode, weights=mask).astype(np.float64) for mask in (right, counted))
     draws = resampled(added, possible, [0, *b"step_success"])
     return {"step_success": percent(added, possible), "interval": interval(draws, lowest=0.0)}
+
+
+def _slips(dialect: Scorer, tables: Sequence[StepTable], ruling: Ruling) -> dict[str, dict]:
+    return {slip: _slip(ruling, _judge(dialect.without(slip), tables)) for slip in dialect.slips}
 
 
 def _slip(with_it: Ruling, without: Ruling) -> dict:

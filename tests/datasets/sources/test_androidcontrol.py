@@ -151,7 +151,7 @@ def damages() -> dict[str, tuple[dict, str]]:
             {"actions": wait(x=5000)},
             r"actions 3: the point \(x, y\) = \(5000, 1\) on 1080×2400 pixels",
         ),
-        "a point that is no number": ({"actions": wait(x="5")}, r"actions 3: the point \(x, y\) holds '5'"),
+        "a point that is not a number": ({"actions": wait(x="5")}, r"actions 3: the point \(x, y\) holds '5'"),
         "a text that is no text": (
             {"actions": wait(action_type="input_text", text=7)},
             "actions 3: text holds 7, expected a string",

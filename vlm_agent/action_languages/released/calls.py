@@ -21,7 +21,6 @@ from typing import ClassVar, Literal
 
 from vlm_agent.action_languages.language import SWIPES
 from vlm_agent.action_languages.released.language import (
-    OPPOSITE,
     Call,
     DisputedSettings,
     Form,
@@ -42,6 +41,7 @@ from vlm_agent.action_languages.released.reads import (
     worded,
 )
 from vlm_agent.action_languages.released.texts import ESCAPED, call, escaped, quoted_point, raw
+from vlm_agent.geometry import OPPOSITE
 
 _TARS_START = re.compile(r"(?:\A|Action:)\s*+(?=[a-z_]{1,40}+\()")
 _BOX, _END_BOX = ("start_box", "start_point", "point"), ("end_box", "end_point")
@@ -299,7 +299,7 @@ class UiVenusSettings(PixelSettings):
             "wait": plain("wait"),
             "finished": plain("complete"),
             "impossible": plain("impossible"),
-            **{f"press{key}": plain(name) for key, name in {"recent": "recents"}.items()},
+            "pressrecent": plain("recents"),
             **{f"press{name}": plain(name) for name in ("back", "home", "enter")},
         },
         {

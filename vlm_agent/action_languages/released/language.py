@@ -14,9 +14,8 @@ from pydantic import Field, model_validator
 from vlm_agent.action_languages.language import SWIPES, ActionLanguage, LanguageSettings, LanguageVocabulary
 from vlm_agent.episodes import Action, Screen
 from vlm_agent.errors import UserError
-from vlm_agent.geometry import smart_resize
+from vlm_agent.geometry import OPPOSITE, smart_resize
 
-OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
 _NUDGES = 16
 _HALF = 0.502
 """Halves are rounded up also where a point has lost digits: pixel 940 of 1080 on a grid of 999 is 869.5, and as a
@@ -152,7 +151,7 @@ class ReleasedLanguage(ActionLanguage):
 
     settings: "ReleasedSettings"
 
-    ending = ActionLanguage.ending
+    ending = ActionLanguage.ending  # mypy takes a method that only raises for an abstract one
 
     @property
     def form(self) -> Form:

@@ -15,10 +15,11 @@ from itertools import islice
 from typing import Any, ClassVar, Literal
 
 from vlm_agent.action_languages.language import SWIPES
-from vlm_agent.action_languages.released.language import OPPOSITE, Call, Form, ReleasedSettings, Scale
+from vlm_agent.action_languages.released.language import Call, Form, ReleasedSettings, Scale
 from vlm_agent.action_languages.released.reads import choice, going, plain, stroke, text, touch, touch_xy, worded
 from vlm_agent.action_languages.released.texts import IN_OBJECT, json_object, json_text, pairs
 from vlm_agent.episodes import ActionKind
+from vlm_agent.geometry import OPPOSITE
 
 _WHOLE = re.compile(r"\A\s*+(?=\{)")
 _LONG = 200

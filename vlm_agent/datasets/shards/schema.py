@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from vlm_agent.datasets.shards.images import EncodedScreen, ScreenFormat
-from vlm_agent.episodes import NOT_SHOWN, Action, Episode, Step, UiElement, shown_elements
+from vlm_agent.episodes import Action, Episode, Step, UiElement, shown_elements
 from vlm_agent.errors import DatasetError
 
 VERSION = 5
@@ -181,10 +181,7 @@ def step_struct(
         "lift_yx": step.action.lift_yx,
         "text": step.action.text,
         "activity": step.activity,
-        "elements": [
-            {"box": item.box, "text": item.text, "type": item.type}
-            for item in (step.elements if step.tree is None else step.tree)
-        ],
+        "elements": [{"box": item.box, "text": item.text, "type": item.type} for item in step.all_elements],
         "notes": note_structs(step.notes),
         "instruction": step.instruction,
         "record": record,
@@ -226,16 +223,16 @@ def _step(struct: dict, where: str) -> Step:
     except DatasetError as error:
         raise DatasetError(f"{where}: {error}") from None
     elements = tuple(UiElement(tuple(item["box"]), item["text"], item["type"]) for item in struct["elements"])
-    is_tree = any(element.type in NOT_SHOWN for element in elements)
+    shown = shown_elements(elements)
     return Step(
         screenshot,
         Action(struct["action_kind"], tuple(struct["touch_yx"]), tuple(struct["lift_yx"]), struct["text"]),
-        shown_elements(elements) if is_tree else elements,
+        shown,
         struct["activity"],
         notes_of(struct["notes"]),
         struct["instruction"],
         (struct["height"], struct["width"]),
-        elements if is_tree else None,
+        None if shown is elements else elements,
     )
 
 

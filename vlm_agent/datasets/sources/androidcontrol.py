@@ -23,6 +23,7 @@ from vlm_agent.datasets.sources import BadRecord, EpisodeStep, Input, Source, ch
 from vlm_agent.episodes import HIDDEN, WINDOW, Action, Step, UiElement, shown_elements
 from vlm_agent.errors import DatasetError
 from vlm_agent.files.hashing import HashedFile, HashedFiles
+from vlm_agent.geometry import OPPOSITE
 
 SUBSET = "android_control"
 
@@ -39,9 +40,6 @@ _KINDS = {
     "screenshots": "bytes",
     "step_instructions": "bytes",
 }
-_FINGER = {"up": "down", "down": "up", "left": "right", "right": "left"}
-"""Direction of the content → direction of the finger."""
-
 _WITH_POINT = {"click": Action.tap, "long_press": Action.long_press}
 _WITH_TEXT = {"input_text": ("text", Action.type_text), "open_app": ("app_name", Action.open_app)}
 _PLAIN = {"navigate_back": Action.press("back"), "navigate_home": Action.press("home"), "wait": Action.wait()}
@@ -182,9 +180,9 @@ def _read_action(fields: checks.JsonFields, size: tuple[int, int]) -> tuple[Acti
         return make(*point), is_moved
     if kind == "scroll":
         direction = fields.string("direction")
-        if direction not in _FINGER:
-            raise DatasetError(f"direction {direction[:50]!r} is unknown; expected one of {', '.join(_FINGER)}")
-        return Action.swipe(*SWIPES[_FINGER[direction]]), False
+        if direction not in OPPOSITE:
+            raise DatasetError(f"direction {direction[:50]!r} is unknown; expected one of {', '.join(OPPOSITE)}")
+        return Action.swipe(*SWIPES[OPPOSITE[direction]]), False
     if kind in _WITH_TEXT:
         name, make_text = _WITH_TEXT[kind]
         return make_text(fields.string(name)), False
@@ -197,10 +195,6 @@ def _trees(fields: checks.ExampleFields, sizes: Sequence[tuple[int, int]]) -> li
     found: list[tuple[UiElement, ...]] = []
     count = 0
     for number, (data, size) in enumerate(zip(fields.values("accessibility_trees"), sizes, strict=True)):
-        if not checks.is_screen_size(*size):
-            raise DatasetError(
-                f"screenshot_heights and screenshot_widths {number} are {size[0]} and {size[1]}: no screen"
-            )
         try:
             nodes = read_forest(data)
         except ExampleError as error:

@@ -14,6 +14,7 @@ OUT/online/         evaluations on simulated phones, AGENT_SEED
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -199,9 +200,9 @@ class Stages:
         self, key: str, recipe: Path, overrides: Mapping[str, Any], seed: int, scale: int = 1
     ) -> Iterator[Stage]:
         path, shards = find_shipped(recipe), self.layout.shards_at(scale)
-        changes = [*(dict(overrides) | self.sizes.training).items()]
+        changes = self._changes(overrides)
         extra: list[Any] = []
-        settings = read_recipe(path, {name: json.dumps(value) for name, value in changes})
+        settings = read_recipe(path, changes)
         chosen = settings.model.features
         if settings.data.features is not None and chosen is not None:
             name = scaled(f"{Path(chosen.extractor).name}_{chosen.form}", scale)
@@ -214,7 +215,7 @@ class Stages:
             extra = ["--data.chats", self.layout.of("chats", key, seed)]
         else:
             extra += ["--data.shards", shards]
-        keys = [word for name, value in changes for word in (f"--{name}", json.dumps(value))]
+        keys = [word for name, value in changes.items() for word in (f"--{name}", value)]
         output = self.layout.of("runs", key, seed)
         words = ("train", "--config", path, "--output", output, "--seed", seed, *extra, *keys)
         yield Stage(name_of(TRAIN, key, seed), _text(words), TRAIN, (key, seed), gpu=True)
@@ -229,16 +230,24 @@ class Stages:
             words = (*words, "--limit", self.sizes.chats, "--output", folder / f"{key}.jsonl")
             yield Stage(name, _text(words), prompts=key)
         yield from self._training(SERVED, served.recipe, served.overrides, seed)
-        if (output := self._served_run(seed)) != (run := self.layout.of("runs", SERVED, seed)):
-            yield Stage(name_of("merge", SERVED, seed), _text(("merge", run, "--output", output)), gpu=True)
+        if self._serves_adapter:
+            words = ("merge", self.layout.of("runs", SERVED, seed), "--output", self._served_run(seed))
+            yield Stage(name_of("merge", SERVED, seed), _text(words), gpu=True)
+
+    def _changes(self, overrides: Mapping[str, Any]) -> dict[str, str]:
+        """The keys of a recipe that differ in this comparison, with their values as JSON."""
+        return {name: json.dumps(value) for name, value in (dict(overrides) | self.sizes.training).items()}
 
     def _served_run(self, seed: int) -> Path:
         """The folder that is served. A server reads whole models, so an adapter is merged into its base first."""
+        return self.layout.of("merged" if self._serves_adapter else "runs", SERVED, seed)
+
+    @cached_property
+    def _serves_adapter(self) -> bool:
         served = self.comparison.served
         assert served is not None  # noqa: S101 (as above)
-        changes = dict(served.overrides) | self.sizes.training
-        recipe = read_recipe(find_shipped(served.recipe), {name: json.dumps(value) for name, value in changes.items()})
-        return self.layout.of("merged" if recipe.model.train.has_adapter else "runs", SERVED, seed)
+        recipe = read_recipe(find_shipped(served.recipe), self._changes(served.overrides))
+        return recipe.model.train.has_adapter
 
     def _evaluations(self, key: str, agent: Contestant, seed: int) -> Iterator[Stage]:
         controls = ["--controls", *(agent.controls or ["none"])]

@@ -162,7 +162,7 @@ def write_report(
         comparison=None if earlier is None else list(comparison_tables(earlier.comparison)),
         confusion=confusion_table(scores["confusion"]),
         spread_heads=SPREAD,
-        slip_lines=list(slip_lines(scores.get("spread", {}))),
+        slip_lines=list(slip_lines({name: row["slips"] for name, row in scores.get("spread", {}).items()})),
         costs=_costs(runs),
         curves=_curves(scores, scorers),
         sections=list(_sections(gallery, steps, main, predictions, earlier, episodes, flips)),

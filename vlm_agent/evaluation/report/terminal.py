@@ -121,14 +121,14 @@ def print_spread(console: Console, rows: Mapping[str, Mapping], title: str) -> N
         shares = (_with_interval(row[share], row["interval"] if share == "step_success" else None) for share in SPREAD)
         table.add_row(name, *shares, f"{row['steps']:,}", f"{row['left_out']:,}")
     console.print(table)
-    for line in slip_lines(rows):
+    for line in slip_lines({name: row["slips"] for name, row in rows.items()}):
         print_plain(console, line)
 
 
-def slip_lines(rows: Mapping[str, Mapping]) -> Iterator[str]:
-    """A line for each slip that a scorer reproduces."""
-    for name, row in rows.items():
-        for slip, found in row["slips"].items():
+def slip_lines(slips: Mapping[str, Mapping[str, Mapping]]) -> Iterator[str]:
+    """A line for each slip that a scorer reproduces (`spread.slips`)."""
+    for name, of_scorer in slips.items():
+        for slip, found in of_scorer.items():
             value = "–" if found["without"] is None else f"{found['without']:.1f} %"
             yield f"{name}: the published code's slip '{slip}' decides {found['steps']:,} steps; without it {value}"
 

@@ -14,7 +14,7 @@ dropping failed samples from the denominator (SeeClick), counting every Enter an
 AgentCPM-GUI on AitZ).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Never, Protocol
@@ -28,12 +28,9 @@ from vlm_agent.evaluation.scoring import aitw_matcher
 from vlm_agent.evaluation.scoring.aitz.rules import boxes_match, texts_match
 from vlm_agent.evaluation.scoring.controls import android_control, gui_odyssey
 from vlm_agent.evaluation.scoring.d_pot import box_matches_tap, touches_the_element
-from vlm_agent.evaluation.scoring.steps import Ruling, StepTable
+from vlm_agent.evaluation.scoring.steps import Rule, Ruling, StepTable
 from vlm_agent.evaluation.scoring.strict import same_element
 from vlm_agent.geometry import AITZ_VERTICAL_SHARE, boxes_at, directions
-
-Rule = Callable[[StepTable, np.ndarray], np.ndarray]
-"""Maps a table and the rows (R,) whose two actions are of the same kind to whether each row matches, bool (R,)."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@
 `predictions.read_predictions` returns the same rows as objects.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -220,6 +220,9 @@ def _name_of_kind() -> np.ndarray:
 
 _NAME_OF_KIND = _name_of_kind()
 
+
+Rule = Callable[[StepTable, np.ndarray], np.ndarray]
+"""Maps a table and the rows (R,) that a rule judges to whether each row matches, bool (R,)."""
 
 Steps = Path | StepTable | Sequence[Prediction]
 """Steps to score: a predictions file, a table, or a list."""

@@ -5,10 +5,11 @@ import pyarrow.compute as pc
 
 from vlm_agent.episodes import ACTION_NAMES
 from vlm_agent.evaluation.scoring.controls import texts
-from vlm_agent.evaluation.scoring.controls.matching import BUTTONS, ENDS, Crossing, Matching, Rule, by_text, strokes
+from vlm_agent.evaluation.scoring.controls.matching import BUTTONS, ENDS, Crossing, Matching, by_text, strokes
 from vlm_agent.evaluation.scoring.controls.points import (
     GRID,
     any_finger,
+    both_on_grid,
     corners,
     distance,
     finger,
@@ -22,7 +23,7 @@ from vlm_agent.evaluation.scoring.controls.points import (
     some,
     whole,
 )
-from vlm_agent.evaluation.scoring.steps import StepTable
+from vlm_agent.evaluation.scoring.steps import Rule, StepTable
 from vlm_agent.geometry import boxes_at, directions
 
 _NEAR_PIXELS = float(np.sqrt((1080 * 0.14) ** 2 + (2400 * 0.14) ** 2))
@@ -37,8 +38,7 @@ _CONTENT = ("down", "up", "right", "left")
 
 def near_on_grid(table: StepTable, rows: np.ndarray) -> np.ndarray:
     """At most 140 thousandths apart."""
-    gold, predicted = (whole(end[rows], grid(table, rows)) for end in (table.gold.touch, table.predicted.touch))
-    return distance(gold, predicted) <= 140
+    return distance(*both_on_grid(table, rows)) <= 140
 
 
 def _near_in_pixels(table: StepTable, rows: np.ndarray) -> np.ndarray:
@@ -73,9 +73,7 @@ def _named(table: StepTable, rows: np.ndarray) -> np.ndarray:
 
 def _candidate_near_the_answer(table: StepTable, rows: np.ndarray) -> np.ndarray:
     """ClawGUI, in whole pixels of 1080 × 2400 to which it takes thousandths."""
-    gold, predicted = (
-        in_fixed_pixels(whole(end[rows], grid(table, rows))) for end in (table.gold.touch, table.predicted.touch)
-    )
+    gold, predicted = (in_fixed_pixels(points) for points in both_on_grid(table, rows))
     edges, place = _candidates(table, rows)
     chosen = nearest(edges, place, predicted)
     held = holds(edges[chosen], predicted[place[chosen]])
@@ -227,7 +225,7 @@ OS_ATLAS = Matching(
     points=near_on_grid,
     swipes=finger(grid),
     texts=_both(texts.first_words_equal),
-    needs=(),
+    needs_size=False,
     slips={"first word only": {"texts": _both(texts.words_alike)}},
 )
 
@@ -265,8 +263,8 @@ AGENTCPM_AC = Matching(
 )
 
 GUIEVALKIT = Matching(
-    rule="as agentcpm_ac, but long presses, waits and ends apart; an answer that is no action of the toolkit does not "
-    "count",
+    rule="as agentcpm_ac, but long presses, waits and ends apart; an answer that is not an action of the toolkit "
+    "does not count",
     source="GUIEvalKit, after AgentCPM-GUI; validation and test, an end for each episode",
     points=_element_near_the_gold_point,
     swipes=finger(grid),

@@ -5,12 +5,12 @@ import numpy as np
 from vlm_agent.evaluation.scoring.controls import texts
 from vlm_agent.evaluation.scoring.controls.android_control import near_on_grid
 from vlm_agent.evaluation.scoring.controls.matching import BUTTONS, ENDS, Matching, by_text
-from vlm_agent.evaluation.scoring.controls.points import GRID, distance, finger, grid, holds, some, whole
+from vlm_agent.evaluation.scoring.controls.points import GRID, both_on_grid, distance, finger, grid, holds, some, whole
 from vlm_agent.evaluation.scoring.steps import StepTable
 
 
 def _near(table: StepTable, rows: np.ndarray) -> np.ndarray:
-    gold, predicted = (whole(end[rows], grid(table, rows)) for end in (table.gold.touch, table.predicted.touch))
+    gold, predicted = both_on_grid(table, rows)
     return distance(gold / GRID, predicted / GRID) <= 0.14
 
 
@@ -28,7 +28,7 @@ GUI_ODYSSEY = Matching(
     swipes=finger(grid),
     texts={"type": by_text(texts.alike)},
     left_out=(),
-    needs=(),
+    needs_size=False,
 )
 
 AGENTCPM_ODYSSEY = Matching(
@@ -42,7 +42,7 @@ AGENTCPM_ODYSSEY = Matching(
     equal=("wait", *ENDS),
     gold_as={"recents": "home"},
     left_out=(),
-    needs=(),
+    needs_size=False,
 )
 
 OS_ATLAS_ODYSSEY = Matching(
@@ -52,7 +52,7 @@ OS_ATLAS_ODYSSEY = Matching(
     swipes=finger(grid),
     texts={"type": by_text(texts.lines_alike)},
     left_out=(),
-    needs=(),
+    needs_size=False,
 )
 
 DIALECTS = {

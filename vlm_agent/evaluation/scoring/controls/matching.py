@@ -3,7 +3,7 @@
 A gesture whose ends differ is a swipe here, however short: AITW's rule of 0.04 is not theirs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -12,10 +12,7 @@ import numpy as np
 from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TEXT, ActionKind
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.scoring.controls.texts import TextRule
-from vlm_agent.evaluation.scoring.steps import UNPARSED_NAME, Actions, Ruling, StepTable
-
-Rule = Callable[[StepTable, np.ndarray], np.ndarray]
-"""Maps a table and rows (R,) to whether each row matches, bool (R,)."""
+from vlm_agent.evaluation.scoring.steps import UNPARSED_NAME, Actions, Rule, Ruling, StepTable
 
 ENDS = ("complete", "impossible")
 POINTED = ("tap", "long_press")
@@ -45,7 +42,7 @@ class Matching:
     names whose steps do not count. `drops_unread`: whether a step with an unreadable answer does not count. `free`:
     gold names that are judged whatever the predicted kind is.
     `kinds_only`: gold names whose steps count for the share of right kinds alone.
-    `needs`: what a table must have, `size` or `elements`.
+    `needs_size`: whether the size of every screen must be known.
     `slips`: what is a mistake rather than a rule of the published code and shifts its numbers as a whole: the settings
     without it, by name.
     """
@@ -64,7 +61,7 @@ class Matching:
     drops_unread: bool = False
     free: tuple[str, ...] = ()
     crossings: tuple[Crossing, ...] = ()
-    needs: tuple[str, ...] = ("size",)
+    needs_size: bool = True
     slips: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
     def judge(self, table: StepTable) -> Ruling:
@@ -98,7 +95,7 @@ class Matching:
         return [(POINTED, self.points), (("swipe",), self.swipes), *texts]
 
     def _check(self, table: StepTable) -> None:
-        if "size" in self.needs and (wrong := (table.size <= 0).any(axis=1)).any():
+        if self.needs_size and (wrong := (table.size <= 0).any(axis=1)).any():
             where = f"{table.episode_id[int(wrong.argmax())]}, step {table.step[wrong.argmax()]}"
             raise UserError(f"episode {where}: the size of the screen is missing, which this dialect needs")
 

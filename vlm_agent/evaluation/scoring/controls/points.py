@@ -47,6 +47,12 @@ def resized(table: StepTable, rows: np.ndarray) -> np.ndarray:
     return np.array(fitted, np.float64).reshape(-1, 2)[place.reshape(-1)]
 
 
+def both_on_grid(table: StepTable, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The gold and the predicted points in whole thousandths."""
+    gold, predicted = (whole(end[rows], GRID) for end in (table.gold.touch, table.predicted.touch))
+    return gold, predicted
+
+
 def gold_pixels(table: StepTable, rows: np.ndarray) -> np.ndarray:
     """Gold points in pixels of the screen, as AndroidControl stores them."""
     return whole(table.gold.touch[rows], screen(table, rows))
