@@ -2,8 +2,6 @@
 
 import json
 import re
-import textwrap
-from pathlib import Path
 
 import pytest
 import torch
@@ -151,14 +149,17 @@ def test_a_bin_file_that_is_not_tensors_alone_is_refused_and_runs_nothing(fault,
     assert not written.exists() and not target.exists()
 
 
+@pytest.mark.parametrize("files", [1, 3])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_bin_files_give_the_same_checkpoint_as_safetensors(dtype, tmp_path):
+def test_bin_files_give_the_same_checkpoint_as_safetensors(dtype, files, tmp_path):
     weights = {name: tensor.to(dtype) for name, tensor in published.random_weights().items()}
     source = published.write(tmp_path / "published", weights)
     convert(source, tmp_path / "of_safetensors")
     for file in source.glob("*.safetensors"):
-        torch.save(load_file(file), file.with_name(f"pytorch_{file.stem}.bin"))
         file.unlink()
+    for number in range(files):
+        name = "pytorch_model.bin" if files == 1 else f"pytorch_model-{number + 1:05}-of-{files:05}.bin"
+        torch.save(dict(list(weights.items())[number::files]), source / name)
     convert(source, tmp_path / "of_bin")
     for file in (tmp_path / "of_safetensors").iterdir():
         assert file.read_bytes() == (tmp_path / "of_bin" / file.name).read_bytes(), file.name
@@ -217,19 +218,3 @@ def test_an_interrupted_conversion_leaves_no_file_and_a_killed_one_does_not_bloc
     convert(source, target)
     assert [path.name for path in target.parent.iterdir()] == [target.name]
     assert not (target / "model-00001-of-00009.safetensors").exists()
-
-
-@pytest.mark.parametrize("files", [1, 3], ids=["single file", "sharded"])
-def test_the_documented_lines_rewrite_pickles_so_that_they_convert(files, source, target, monkeypatch):
-    whole = {}
-    for path in source.glob("*.safetensors"):
-        whole |= load_file(path)
-        path.unlink()
-    for number in range(files):
-        name = "pytorch_model.bin" if files == 1 else f"pytorch_model-{number + 1:05}-of-{files:05}.bin"
-        torch.save(dict(list(whole.items())[number::files]), source / name)
-    page = (Path(__file__).parents[3] / "docs" / "training.md").read_text(encoding="utf-8")
-    lines = re.search(r"(?m)^    import glob, torch\n(?:    .*\n)+", page)
-    monkeypatch.chdir(source)
-    exec(textwrap.dedent(lines[0]))  # noqa: S102 (the documented lines are what is tested)
-    assert convert(source, target)
