@@ -197,8 +197,8 @@ class DrawnRecipe(Section):
     `named_empty_cells`: the share of visual tokens without an element that are supervised, with the end token.
     """
 
-    dense: Probability = 0.25
-    instructed_walks: Probability = 0.4
+    dense: Probability = 0.3
+    instructed_walks: Probability = 0.48
     exploration_walks: Probability = 0.5
     items: PositiveInt = 12
     checked_walk_share: Probability = 0.15
