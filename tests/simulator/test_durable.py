@@ -2,8 +2,8 @@
 
 import pytest
 
+from vlm_agent.devices.acting.episode import side_effects
 from vlm_agent.episodes import Action
-from vlm_agent.evaluation.online.runs import side_effects
 from vlm_agent.simulator import SimulatedPhone
 from vlm_agent.simulator.apps.clock import Clock
 from vlm_agent.simulator.apps.shop import ShopApp

@@ -1,5 +1,6 @@
 """The interfaces of devices: the phone itself, its task, and its address on the command line."""
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -94,7 +95,8 @@ class OpenedDevice:
     `name` identifies it in traces. `task` is the task that it is set up for, or None. `replay_address` is the task's
     address if the device is deterministic, that is, if the same actions always produce the same screens; otherwise
     None. `packages` lists the packages of the apps that the phone has or can install; None if it cannot tell.
-    `launcher` is the package of the home screen; None if it is not known.
+    `launcher` is the package of the home screen; None if it is not known. `durable` counts each thing that lasts on the
+    phone, such as an installed app or an alarm, by a line of text; None if it cannot tell.
     """
 
     device: Device
@@ -103,6 +105,7 @@ class OpenedDevice:
     replay_address: str | None = None
     packages: Callable[[], Collection[str]] | None = None
     launcher: str | None = None
+    durable: Callable[[], Counter[str]] | None = None
 
 
 @dataclass(frozen=True)

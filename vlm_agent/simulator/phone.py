@@ -20,6 +20,9 @@ from vlm_agent.simulator.drawing.theme import Colour, Theme, mix, sample_theme
 from vlm_agent.simulator.drawing.widgets import Buttons, Paragraph, Title
 from vlm_agent.simulator.words import APPS, DAYS, LABELS, NAMES, STORE_APPS, SWITCHES
 
+SIZE = (448, 208)
+"""The default (height, width) of the screen in pixels."""
+
 AppKind = TypeVar("AppKind", bound=App)
 
 FLING = 1.5
@@ -75,9 +78,7 @@ class SimulatedPhone:
     smaller `size` or another `scale` than 1 to `MAX_SCALE`.
     """
 
-    def __init__(
-        self, seed: int, size: tuple[int, int] = (448, 208), theme: Theme | None = None, scale: int = 1
-    ) -> None:
+    def __init__(self, seed: int, size: tuple[int, int] = SIZE, theme: Theme | None = None, scale: int = 1) -> None:
         if min(size) < 64:
             raise DeviceError(f"size is {size}; height and width must be 64 pixels or more")
         check_scale(scale)

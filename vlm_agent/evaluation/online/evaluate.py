@@ -22,7 +22,9 @@ from vlm_agent.agents.controls import CONTROLS, controlled, controls_of
 from vlm_agent.agents.llm.client import retry_advice
 from vlm_agent.agents.loading import load_agent, reported_spending
 from vlm_agent.agents.read_screens import ScreenReader
+from vlm_agent.devices.acting.episode import limits_of
 from vlm_agent.devices.acting.loop import Turns
+from vlm_agent.devices.task_sets import SetTask
 from vlm_agent.episodes import Action, Episode
 from vlm_agent.evaluation.about import (
     AGENT,
@@ -36,15 +38,9 @@ from vlm_agent.evaluation.online.runs import (
     AT_ONCE,
     BASELINES,
     EXPERT,
-    SPLIT,
-    OnlineTask,
-    address_of,
-    allowed_steps,
     is_done,
-    online_tasks,
     play,
     read_result,
-    solution_of,
     task_turns,
 )
 from vlm_agent.evaluation.online.scores import OVERALL, online_scores
@@ -54,12 +50,13 @@ from vlm_agent.files.console import Progress, print_plain
 from vlm_agent.files.jobs import Job, free_after_errors
 from vlm_agent.files.threads import stoppable_pool
 from vlm_agent.screens.understand import Readers
-from vlm_agent.simulator.demonstrations import SIZE
-from vlm_agent.simulator.phone import check_scale
+from vlm_agent.simulator.demonstrations import simulated_tasks
+from vlm_agent.simulator.phone import SIZE, check_scale
 
 __all__ = ["AGENT", "AT_ONCE", "EXPERT", "ONLINE", "evaluate_online"]
 
 ONLINE, PLAN, TASKS = "online.json", "online_plan.json", "online_tasks.json"
+SPLIT = "test"
 VERSION = 1
 SAMPLE = 3
 """Tasks whose solutions an estimate of the cost is computed from."""
@@ -74,10 +71,11 @@ def read_tasks(output: Path) -> tuple[list[str], int | None]:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One task of one run; `name`: of the run in tables and traces."""
+    """Task number `index`, from 0, of one run; `name`: of the run in tables and traces."""
 
     run: str
-    task: OnlineTask
+    index: int
+    task: SetTask
     output: Path
     long_screens: bool
     name: str
@@ -85,7 +83,7 @@ class Attempt:
 
     @property
     def folder(self) -> Path:
-        return self.output / self.run / f"{self.task.index:05d}"
+        return self.output / self.run / f"{self.index:05d}"
 
 
 def evaluate_online(
@@ -130,9 +128,9 @@ def evaluate_online(
     job.write_or_verify_plan(identity)
     write_json(output / TASKS, {"tasks": tasks})
     reader = None if readers is None else ScreenReader.of(readers)
-    played = online_tasks(tasks, seed, size, scale)
+    played = list(enumerate(simulated_tasks(tasks, seed, SPLIT, size, scale)))
     names = names_in_tables(runs, settings.run_label)
-    attempts = [Attempt(run, task, output, long_screens, names[run], reader) for run in runs for task in played]
+    attempts = [Attempt(run, *task, output, long_screens, names[run], reader) for run in runs for task in played]
     with free_after_errors(job), job.locked():
         _play(
             settings.in_output(output),
@@ -165,19 +163,17 @@ def _play(
             agent = load_agent(settings, console, readers)
             agents = {AGENT: agent} | {name: controlled(agent, control) for name, control in CONTROLS.items()}
             stop = agent.stop
-            sample = _sample(by_agent)
-            steps = sum(allowed_steps(len(episode)) for episode in sample) * len(by_agent) // len(sample)
-            stack.enter_context(reported_spending(agent, console, lambda: sample, steps))
+            tasks = list(dict.fromkeys(attempt.task for attempt in by_agent))[:SAMPLE]
+            steps = sum(limits_of(task.solution()).steps for task in tasks) * len(by_agent) // len(tasks)
+            spending = reported_spending(
+                agent, console, lambda: [one for task in tasks if (one := task.demonstration())], steps
+            )
+            stack.enter_context(spending)
         _play_all(attempts, agents, workers, console, stop)
 
 
-def _sample(attempts: Sequence[Attempt]) -> list[Episode]:
-    """The expert's solutions of the first tasks."""
-    episodes = []
-    for task in list({attempt.task.index: attempt.task for attempt in attempts}.values())[:SAMPLE]:
-        phone, goal = task.fresh_phone()
-        episodes.append(Episode(address_of(goal), goal.subset, goal.goal, tuple(goal.solve(phone))))
-    return episodes
+def _demonstrations(tasks: Iterable[SetTask]) -> list[Episode]:
+    return [episode for task in tasks if (episode := task.demonstration()) is not None]
 
 
 def _play_all(
@@ -232,9 +228,7 @@ def played_together(attempts: Iterable[Attempt], agent: ActsTogether, phones: in
     waiting, playing = iter(attempts), list[tuple[Turns[dict], Asked]]()
     while True:
         for one in islice(waiting, phones - len(playing)):
-            turns = task_turns(
-                one.run, solution_of(one.task), one.task, one.folder, one.long_screens, one.reader, one.name
-            )
+            turns = task_turns(one.run, one.task, one.folder, one.long_screens, one.reader, one.name)
             playing.append((turns, next(turns)))
         if not playing:
             return
@@ -259,7 +253,7 @@ def played_together(attempts: Iterable[Attempt], agent: ActsTogether, phones: in
 def _content(attempts: Iterable[Attempt], runs: list[str], about: dict) -> dict:
     results: dict[str, list[dict]] = {run: [] for run in runs}
     for attempt in attempts:
-        results[attempt.run].append(read_result(attempt.folder, address_of(attempt.task.task)))
+        results[attempt.run].append(read_result(attempt.folder, attempt.task.name))
     shared = ("task", "goal", "subset", "template", "memory", "expert_steps")
     tasks = [
         {key: of_task[0][key] for key in shared}
@@ -275,5 +269,5 @@ def _context_fact(rows: Mapping[str, dict]) -> dict[str, str]:
 
 
 def _outcome(result: dict, run: str, index: int) -> dict:
-    shown = ("success", "reached", "false_complete", "side_effects", "steps", "reason")
+    shown = ("success", "reached", "ever_reached", "false_complete", "side_effects", "steps", "reason")
     return {key: result[key] for key in shown} | {"trace": f"{run}/{index:05d}"}
