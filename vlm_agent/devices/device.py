@@ -85,7 +85,17 @@ class DeviceTask(Protocol):
         """The subset of Android in the Wild that the goal belongs to or resembles most."""
 
     def reached(self, phone: Any) -> bool:
-        """Whether the state of `phone` satisfies the goal. `phone`: a device of the kind that the task is for."""
+        """Whether the state of `phone` satisfies the goal. `phone`: a device of the kind that the task is for. Raises
+        NotJudgedError if that is not known."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """An expert's actions on a task, and what lasts on the phone (`OpenedDevice.durable`) before and after them."""
+
+    actions: tuple[Action, ...]
+    start: Counter[str]
+    end: Counter[str]
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from vlm_agent.datasets.sources import SIMULATED_DEVICE
-from vlm_agent.devices.acting.episode import Solution
-from vlm_agent.devices.device import DeviceAddress, DeviceKind, OpenedDevice
+from vlm_agent.devices.device import DeviceAddress, DeviceKind, OpenedDevice, Solution
 from vlm_agent.episodes import Episode
 from vlm_agent.simulator.app import package_of
 from vlm_agent.simulator.apps.launcher import LAUNCHER

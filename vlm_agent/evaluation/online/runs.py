@@ -51,12 +51,15 @@ def task_turns(
     long_screens: bool = False,
     reader: ScreenReader | None = None,
     name: str | None = None,
+    allow_purchases: bool = True,
 ) -> Turns[dict]:
     """`play` without an agent: the caller answers. Empties `folder` first.
 
     `long_screens`: the agent sees each page as one tall picture. The baselines never do: their actions are those on
     the phone's screen. `reader`: the elements of screens, but for baselines, are read from pixels. `name`: of the agent
-    in the trace, by default the run. The result has the fields of `Outcome` and `Ending`.
+    in the trace, by default the run. `allow_purchases`: see `TaskSet`.
+
+    The result has the fields of `Outcome` and `Ending`.
     """
     shutil.rmtree(folder, ignore_errors=True)
     long_screens = long_screens and run not in BASELINES
@@ -67,7 +70,7 @@ def task_turns(
         agent = run if name is None else name
         heading = Heading(f"{run} {task.name}", task.goal, agent, opened.name, task.subset, *replay)
         with TraceWriter(folder, heading) as trace:
-            guard = Guard(allow_purchases=True, launcher=opened.launcher)  # nothing can be bought on a simulated phone
+            guard = Guard(allow_purchases=allow_purchases, launcher=opened.launcher, reads_pixels=reader is not None)
             device = opened.device
             device = device if reader is None or run in BASELINES else ReadElements(device, reader)
             device = long_screen(device, task.goal, trace, guard) if long_screens else device
@@ -89,12 +92,12 @@ class _Result:
     template: str
     memory: bool
     goal: str
-    reached: bool
-    success: bool
-    ever_reached: bool
-    false_complete: bool
-    side_effects: list[str]
-    expert_steps: int
+    reached: bool | None
+    success: bool | None
+    ever_reached: bool | None
+    false_complete: bool | None
+    side_effects: list[str] | None
+    expert_steps: int | None
     reason: str
     steps: int
     unparsed: int
