@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.simulated_phone import random_action
 from vlm_agent.episodes import Action
 from vlm_agent.errors import UserError
 from vlm_agent.simulator import SimulatedPhone
@@ -199,18 +200,6 @@ def _any_action(phone: SimulatedPhone, rng: random.Random) -> Action:
 def test_a_screen_too_small_to_draw_on_is_refused():
     with pytest.raises(UserError, match="64 pixels"):
         SimulatedPhone(0, (448, 20))
-
-
-def random_action(phone, rng):
-    """A tap on a random target, or another random action."""
-    targets = phone.canvas().targets
-    if targets and rng.random() < 0.7:
-        aim = rng.choice(targets).aim
-        y, x = ((aim[edge] + aim[edge + 2]) / 2 / phone.size[edge - 1] for edge in (1, 0))
-        return Action.tap(min(max(0.0, y), 1.0), min(max(0.0, x), 1.0))
-    swipe = Action.swipe((rng.random(), rng.random()), (rng.random(), rng.random()))
-    named = Action.open_app(rng.choice(phone.installed))
-    return rng.choice([swipe, named, Action.type_text("red"), *map(Action.press, ("back", "home", "enter"))])
 
 
 def runs_on_like_the_original(seed):

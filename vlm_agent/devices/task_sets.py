@@ -101,6 +101,11 @@ def read_task_set(name: str = DEFAULT, overrides: Mapping[str, Any] | None = Non
 
     Raises DeviceError that names the file and every key that is unknown, missing or wrong.
     """
+    if name not in TASK_SETS and not Path(name).is_file():
+        raise DeviceError(
+            f"{name!r} is neither a task set ({', '.join(TASK_SETS)}) nor a file; goals for a phone with an address "
+            "are a YAML file, where the key judge of each goal is the command that tells whether it is reached"
+        )
     content: dict[str, Any] = {"task_set": name} if name in TASK_SETS else read_mapping(Path(name), DeviceError)
     kind = content.get("task_set")
     if not isinstance(kind, str) or kind not in TASK_SETS:
