@@ -18,7 +18,8 @@ from vlm_agent.agents import Agent
 from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.evaluation.online.evaluate import Attempt, played_together
-from vlm_agent.evaluation.online.runs import online_tasks, play, solution_of
+from vlm_agent.evaluation.online.runs import play
+from vlm_agent.simulator.demonstrations import simulated_tasks
 
 PHONES = (1, 25)
 
@@ -49,15 +50,15 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     agent = VlmSettings(run=options.checkpoint, bf16=options.bf16).load()
-    tasks, speeds, answers = online_tasks(options.tasks, 0), {}, {}
+    tasks, speeds, answers = simulated_tasks(options.tasks, 0), {}, {}
     for task in tasks:
-        solution_of(task)
+        task.solution()
     for _ in range(options.rounds):
         for phones in (None, *PHONES):
             name = "act" if phones is None else f"{phones} phones"
             agent = VlmSettings(run=options.checkpoint, bf16=options.bf16).load()  # with no screen in memory
             with tempfile.TemporaryDirectory() as folder:
-                attempts = [Attempt(name, task, Path(folder), False, name) for task in tasks]
+                attempts = [Attempt(name, number, task, Path(folder), False, name) for number, task in enumerate(tasks)]
                 speed, answers[name] = measured(agent, attempts, phones)
             speeds[name] = max(speed, speeds.get(name, 0.0))
     ratios = {name: round(speed / speeds["act"], 2) for name, speed in speeds.items()}

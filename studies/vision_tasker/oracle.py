@@ -25,8 +25,9 @@ from vlm_agent.agents.vision_tasker.agent import VisionTaskerAgent, reply_of
 from vlm_agent.agents.vision_tasker.shown import ShownScreen
 from vlm_agent.cli import main as vlm_agent
 from vlm_agent.episodes import Action, Screen
-from vlm_agent.evaluation.online.runs import OnlineTask, online_tasks
+from vlm_agent.simulator.demonstrations import simulated_tasks
 from vlm_agent.simulator.expert import Expert
+from vlm_agent.simulator.opening import SimulatedTask
 from vlm_agent.simulator.thoughts import Reason
 
 SCALE = 2
@@ -96,7 +97,7 @@ class Oracle:
 
     known: dict[str, list[list[tuple[str, str]]]] = field(default_factory=dict)
 
-    def learn(self, task: OnlineTask, agent: VisionTaskerAgent) -> None:
+    def learn(self, task: SimulatedTask, agent: VisionTaskerAgent) -> None:
         phone, goal = task.fresh_phone()
         expert = _NamingExpert(phone, random.Random(goal.seed), pixels=False)
         expert.agent, expert.replies = agent, []
@@ -125,7 +126,7 @@ def online_row(tasks: int, folder: Path) -> dict:
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
     agent = agent_settings(path).in_output(folder).load()
-    for task in online_tasks(tasks, 0, scale=SCALE):
+    for task in simulated_tasks(tasks, 0, scale=SCALE):
         oracle.learn(task, agent)
     with serving(oracle, ("oracle",)) as (url, _):
         path.write_text(yaml.safe_dump(settings | {"endpoint": url}), encoding="utf-8")

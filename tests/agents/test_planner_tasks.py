@@ -12,13 +12,13 @@ from helpers.agents.knowing_planner import KnowingPlanner, know
 from vlm_agent.action_languages import language_settings
 from vlm_agent.cli import OK, main
 from vlm_agent.episodes import Action
-from vlm_agent.evaluation.online.runs import online_tasks
+from vlm_agent.simulator.demonstrations import simulated_tasks
 
 
 def done(tmp_path, name: str, modes: list[str], count: int) -> tuple[list, dict[str, list[bool]]]:
     """What is known of each task, and by mode which tasks were done."""
     language = language_settings({"name": name}).build()
-    known = [know(task, language) for task in online_tasks(count, 0)]
+    known = [know(task, language) for task in simulated_tasks(count, 0)]
     tasks = defaultdict(list)
     for goal, task in known:
         tasks[goal].append(task)

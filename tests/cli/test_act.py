@@ -30,9 +30,9 @@ from vlm_agent.devices.browser.phone import BrowserPhone
 from vlm_agent.devices.browser.tasks import browser_task, make_world
 from vlm_agent.devices.errors import NoDeviceError
 from vlm_agent.episodes import Action
-from vlm_agent.evaluation.online.runs import address_of, online_tasks
 from vlm_agent.screens.seen import Part
 from vlm_agent.simulator import SimulatedPhone, sample_task
+from vlm_agent.simulator.demonstrations import simulated_tasks
 
 TASK = "general/test/7"
 SHOP = 0
@@ -111,7 +111,7 @@ def test_the_example_of_docs_and_help_is_a_task_of_the_demo_and_of_the_animation
         re.search(r"act --agent \S+ --device simulated:(\S+) --animation", text)[1]
         for text in (capsys.readouterr().out, page.read_text())
     ]
-    goals = {address_of(task): task.goal for _, task in (one.fresh_phone() for one in online_tasks(FULL.tasks, SEED))}
+    goals = {task.name: task.goal for task in simulated_tasks(FULL.tasks, SEED)}
     assert [goals[example] for example in examples] == ["Turn off Location"] * 2
 
 

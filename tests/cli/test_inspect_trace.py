@@ -4,12 +4,13 @@ import pytest
 from PIL import Image
 
 from vlm_agent.cli import OK, USAGE, main
-from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, online_tasks, play
+from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
+from vlm_agent.simulator.demonstrations import simulated_tasks
 
 
 @pytest.fixture
 def trace(tmp_path):
-    play(EXPERT, BASELINES[EXPERT], online_tasks(1, 0)[0], tmp_path / "trace")
+    play(EXPERT, BASELINES[EXPERT], simulated_tasks(1, 0)[0], tmp_path / "trace")
     return tmp_path / "trace"
 
 
@@ -17,7 +18,7 @@ def test_a_trace_is_printed_step_by_step_and_drawn(trace, tmp_path, capsys):
     sheet, moving = tmp_path / "new" / "sheet.png", tmp_path / "new" / "a.gif"
     assert main(["inspect", str(trace), "--output", str(sheet), "--animate", str(moving)]) == OK
     printed = capsys.readouterr().out
-    assert online_tasks(1, 0)[0].task.goal in printed
+    assert simulated_tasks(1, 0)[0].task.goal in printed
     assert "'complete'" in printed
     assert "Ended: complete" in printed
     with Image.open(sheet) as image:

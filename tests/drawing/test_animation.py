@@ -10,12 +10,13 @@ from vlm_agent.drawing import animation, contact_sheet
 from vlm_agent.drawing.animation import MAX_BYTES, animate
 from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
-from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, online_tasks, play
+from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
+from vlm_agent.simulator.demonstrations import simulated_tasks
 
 
 @pytest.fixture
 def trace(tmp_path):
-    play(EXPERT, BASELINES[EXPERT], online_tasks(1, 0)[0], tmp_path / "trace")
+    play(EXPERT, BASELINES[EXPERT], simulated_tasks(1, 0)[0], tmp_path / "trace")
     return read_trace(tmp_path / "trace")
 
 

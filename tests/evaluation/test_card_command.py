@@ -113,7 +113,14 @@ def _with_file(planned, run, tmp_path, plan, file):
 
 
 @pytest.mark.parametrize(
-    "options", ["", "--agent.bf16 true --controls none --long-screens", "--controls no_history --seed 2"]
+    "options",
+    [
+        "",
+        "--agent.bf16 true --controls none --long-screens",
+        "--controls no_history --seed 2",
+        "--split train --size 896x416 --scale 2",
+        "--task-set browser",
+    ],
 )
 def test_online_it_has_the_same_identity_and_tasks(monkeypatch, run, tmp_path, options):
     identities = []
@@ -129,6 +136,10 @@ def test_online_it_has_the_same_identity_and_tasks(monkeypatch, run, tmp_path, o
     controls = [name for name in identities[0]["runs"] if name not in ("trained", *BASELINES)]
     command = online_command(str(run), run.name, identities[0] | {"tasks": 3}, controls)
     assert "--tasks 3" in shlex.join(command.words)
+    again = _again(command, run, "second")
+    for file, _, content in (note.partition(": ") for note in command.notes):
+        (tmp_path / file).write_text(f"{{{content}}}")
+        again = [str(tmp_path / file) if word == file else word for word in again]
     with pytest.raises(PlannedError):
-        main([*_again(command, run, "second"), "--output", str(tmp_path / "second")])
+        main([*again, "--output", str(tmp_path / "second")])
     assert identities[0] == identities[1]

@@ -2,29 +2,35 @@
 
 import pytest
 
+from vlm_agent.devices.acting.episode import side_effects
 from vlm_agent.episodes import Action
-from vlm_agent.evaluation.online.runs import side_effects
 from vlm_agent.simulator import SimulatedPhone
 from vlm_agent.simulator.apps.clock import Clock
 from vlm_agent.simulator.apps.shop import ShopApp
 from vlm_agent.simulator.apps.store import Store
 from vlm_agent.simulator.tasks import sample_task
 
+CHANGING = {"add_product", "add_two", "buy_product", "empty_then_add", "remove_product"}  # carts
+CHANGING |= {"install", "install_and_open", "uninstall"}  # apps
+CHANGING |= {"choose_setting", "quick_switch", "turn_switch", "add_clock", "set_alarm", "see_event"}
+CHANGING |= {"call", "handle_mail", "message", "reply_mail", "send_alarm_label"}
+"""The templates of the subsets below whose goals last; `see_event` also deletes events."""
 
-def opened_and_closed(seed, draws):
+
+def opened_and_closed(seed):
     phone = SimulatedPhone(seed)
     before = phone.durable()
     for name in phone.installed:
         phone.perform(Action.open_app(name))
-        if draws:
-            phone.canvas()
+        phone.canvas()
         phone.perform(Action.press("home"))
     return before, phone.durable()
 
 
-def test_looking_at_every_app_changes_nothing_that_lasts():
-    for seed in range(500):
-        before, after = opened_and_closed(seed, draws=seed < 10)
+@pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 500), marks=pytest.mark.slow)], ids=["few", "all"])
+def test_looking_at_every_app_changes_nothing_that_lasts(seeds):
+    for seed in seeds:
+        before, after = opened_and_closed(seed)
         assert before == after
         assert side_effects(before, before, after) == []
 
@@ -51,8 +57,8 @@ def test_what_the_expert_changes_is_a_side_effect_only_of_another_goal():
         assert side_effects(before, after, before) == side_effects(before, after, after) == []
         if side_effects(before, before, after):
             changed.add(task.template)
-    assert {"add_product", "call", "install", "message", "reply_mail", "set_alarm", "turn_switch"} <= changed
-    assert not {"search_store", "look_at_product", "see_cart"} & changed
+    assert changed >= CHANGING
+    assert not {"search_store", "look_at_product", "see_cart", "there_and_back"} & changed
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.simulated_phone import random_action
 from vlm_agent.episodes import Action
 from vlm_agent.errors import UserError
 from vlm_agent.simulator import SimulatedPhone
+from vlm_agent.simulator.apps.shop import ShopApp
 from vlm_agent.simulator.drawing.icons import element_type
 from vlm_agent.simulator.words import APPS, PRODUCTS, STORE_APPS
 
@@ -198,3 +200,50 @@ def _any_action(phone: SimulatedPhone, rng: random.Random) -> Action:
 def test_a_screen_too_small_to_draw_on_is_refused():
     with pytest.raises(UserError, match="64 pixels"):
         SimulatedPhone(0, (448, 20))
+
+
+def runs_on_like_the_original(seed):
+    """Asserts that a fork of a used phone shows its screens, and that neither changes the other."""
+    rng = random.Random(seed)
+    phone = SimulatedPhone(seed)
+    for _ in range(rng.randint(0, 12)):
+        phone.perform(random_action(phone, rng))
+    if rng.random() < 0.5:
+        phone.screenshot()
+    fork, other = phone.fork(), phone.fork()
+    for _ in range(6):  # on another way
+        other.perform(random_action(other, rng))
+        other.screenshot()
+    for _ in range(8):
+        action = random_action(phone, rng)
+        for one in (phone, fork):
+            one.perform(action)
+        assert np.array_equal(phone.screenshot(), fork.screenshot())
+        assert phone.elements() == fork.elements()
+    assert phone.digest() == fork.digest()
+
+
+@pytest.mark.parametrize("seeds", [range(15), pytest.param(range(15, 500), marks=pytest.mark.slow)], ids=["few", "all"])
+def test_a_fork_continues_like_the_original_and_apart_from_it(seeds):
+    for seed in seeds:
+        runs_on_like_the_original(seed)
+
+
+def test_equal_digests_mean_equal_screens_and_equal_things_that_last():
+    seen = {}
+    for seed in range(4):
+        phone, rng = SimulatedPhone(0), random.Random(seed)
+        for _ in range(25):
+            phone.perform(random_action(phone, rng))
+            found = (phone.screenshot().tobytes(), phone.durable())
+            assert seen.setdefault(phone.digest(), found) == found
+    assert 10 < len(seen) < 100
+
+
+def test_what_lasts_distinguishes_phones_with_one_screen():
+    phone = SimulatedPhone(0)
+    fork = phone.fork()
+    assert phone.digest() == fork.digest()
+    fork.the(ShopApp).shop.cart.append("red ball")
+    assert np.array_equal(phone.screenshot(), fork.screenshot())
+    assert phone.digest() != fork.digest()

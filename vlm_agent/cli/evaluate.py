@@ -21,6 +21,7 @@ from vlm_agent.files.console import make_console, quiet_libraries
 
 if TYPE_CHECKING:
     from vlm_agent.cli.check import Earlier
+    from vlm_agent.devices.task_sets import TaskSet
     from vlm_agent.evaluation.benchmark import Benchmark
 
 _DESCRIPTION = """\
@@ -36,8 +37,10 @@ OPENAI_API_KEY.
 
 Any setting of the agent can be overridden: --agent.past_screens 2 --agent.calls DIR.
 
-With --online the agent does tasks on simulated phones, and the score is its success rate. The tasks are those of the
-test split that `simulate` writes with the same seed. Writes online.json and a trace of every task; resumes as above:
+With --online the agent does tasks on phones, and the score is its success rate. The tasks are those of the test split
+that `simulate` writes with the same seed, or of another --task-set: `browser`, or a YAML file of goals for a phone over
+ADB with the commands that reset and judge it (task_set: adb, goals: [goal, reset, judge]; an example is in
+vlm_agent/devices/adb/task_set.py). Writes online.json and a trace of every task; resumes as above:
 
   vlm-agent evaluate --online --checkpoint RUN --tasks 100 --output OUT
   vlm-agent inspect OUT/trained/00012 --animate task.gif"""
@@ -46,8 +49,8 @@ test split that `simulate` writes with the same seed. Writes online.json and a t
 _NONE = "none"
 """The value of `--controls` for an evaluation without controls."""
 
-_ONLINE = ("tasks", "seed", "size", "scale", "long_screens")
-_OFFLINE = ("finish", "benchmark", "shards", "split", "groups", "limit", "shard_index", "shard_count")
+_ONLINE = ("tasks", "seed", "task_set", "size", "scale", "long_screens")
+_OFFLINE = ("finish", "benchmark", "shards", "groups", "limit", "shard_index", "shard_count")
 
 
 def add(commands: Commands) -> None:
@@ -93,7 +96,8 @@ def add(commands: Commands) -> None:
 
 
 def _add_online(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--online", action="store_true", help="score the agent on tasks on simulated phones")
+    parser.add_argument("--online", action="store_true", help="score the agent on tasks on phones")
+    parser.add_argument("--task-set", metavar="NAME", help="simulated (default), browser, or a YAML file of goals")
     parser.add_argument("--tasks", type=count, metavar="N", help="number of tasks (default 100)")
     parser.add_argument("--seed", type=_count_or_0, metavar="S", help="the tasks of `simulate --seed S` (default 0)")
     parser.add_argument(
@@ -140,8 +144,9 @@ def run(options: argparse.Namespace) -> int:
 def _run_online(options: argparse.Namespace) -> int:
     from vlm_agent.evaluation.online import evaluate_online
 
-    values = {name: getattr(options, name) for name in ("tasks", "seed", "size", "scale", "workers")}
+    values = {name: getattr(options, name) for name in ("tasks", "seed", "split", "workers")}
     values = {name: value for name, value in values.items() if value is not None}
+    values["task_set"] = _task_set(options)
     values["long_screens"] = options.long_screens
     settings = chosen_agent(options)
     values["readers"] = chosen_readers(options, settings)
@@ -174,7 +179,9 @@ def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
     from vlm_agent.agents.controls import controls_of
     from vlm_agent.agents.of_run import text_inputs_of
 
-    if not options.online:
+    if options.online:
+        _task_set(options).tasks(1, 0, options.split or "test")
+    else:
         _verify_benchmark(options, earlier)
     run = options.checkpoint if options.agent is None else options.agent
     is_written = run is not None and earlier.writes(Path(run))
@@ -200,6 +207,13 @@ def _verify_benchmark(options: argparse.Namespace, earlier: "Earlier") -> None:
         raise DatasetError(f"{benchmark.shards} has no episode in split {benchmark.split}")
     benchmark.episode_indices(dataset.ids, dataset.subsets)
     benchmark.episode_groups()
+
+
+def _task_set(options: argparse.Namespace) -> "TaskSet":
+    from vlm_agent.devices.task_sets import DEFAULT, read_task_set
+
+    overrides = {key: value for key in ("size", "scale") if (value := getattr(options, key)) is not None}
+    return read_task_set(DEFAULT if options.task_set is None else options.task_set, overrides)
 
 
 def _controls(options: argparse.Namespace) -> bool | list[str]:

@@ -1,5 +1,6 @@
 """The interfaces of devices: the phone itself, its task, and its address on the command line."""
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -84,7 +85,17 @@ class DeviceTask(Protocol):
         """The subset of Android in the Wild that the goal belongs to or resembles most."""
 
     def reached(self, phone: Any) -> bool:
-        """Whether the state of `phone` satisfies the goal. `phone`: a device of the kind that the task is for."""
+        """Whether the state of `phone` satisfies the goal. `phone`: a device of the kind that the task is for. Raises
+        NotJudgedError if that is not known."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """An expert's actions on a task, and what lasts on the phone (`OpenedDevice.durable`) before and after them."""
+
+    actions: tuple[Action, ...]
+    start: Counter[str]
+    end: Counter[str]
 
 
 @dataclass(frozen=True)
@@ -94,7 +105,8 @@ class OpenedDevice:
     `name` identifies it in traces. `task` is the task that it is set up for, or None. `replay_address` is the task's
     address if the device is deterministic, that is, if the same actions always produce the same screens; otherwise
     None. `packages` lists the packages of the apps that the phone has or can install; None if it cannot tell.
-    `launcher` is the package of the home screen; None if it is not known.
+    `launcher` is the package of the home screen; None if it is not known. `durable` counts each thing that lasts on the
+    phone, such as an installed app or an alarm, by a line of text; None if it cannot tell.
     """
 
     device: Device
@@ -103,6 +115,7 @@ class OpenedDevice:
     replay_address: str | None = None
     packages: Callable[[], Collection[str]] | None = None
     launcher: str | None = None
+    durable: Callable[[], Counter[str]] | None = None
 
 
 @dataclass(frozen=True)

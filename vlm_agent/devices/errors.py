@@ -38,5 +38,9 @@ class RefusedError(DeviceError):
     """A command on the phone reported a failure."""
 
 
+class NotJudgedError(DeviceError):
+    """Whether a goal is reached is not known."""
+
+
 class NotPermittedError(DeviceError):
     """An action was not permitted on the screen that a device was about to perform it on; it was not performed."""

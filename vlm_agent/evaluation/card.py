@@ -13,6 +13,7 @@ from typing import Any
 from vlm_agent.agents.controls import CONTROLS, controls_of
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.datasets.shards.dataset import MANIFEST, manifest_digest, read_manifest, title_of
+from vlm_agent.devices.task_sets import DEFAULT, TASK_SETS
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.about import AGENT, READ_ELEMENTS, trained_on_fact
 from vlm_agent.evaluation.offline.plan import PLAN, job
@@ -104,7 +105,7 @@ def _online(run: Path, folder: Path, digest: str) -> Scores:
         command = online_command(str(run), run.absolute().name, about, controls)
         rows = {name: of_run[OVERALL] for name, of_run in content["runs"].items()}
         return Scores(
-            data="simulated phone",
+            data=f"{about['task_set']} phone",
             split=about["split"],
             about=f"{about['tasks']:,} tasks of split {about['split']}, seed {about['seed']}",
             revision=None,
@@ -132,7 +133,7 @@ def _check_agent(folder: Path, identity: Mapping[str, Any], digest: str) -> None
 
 
 _OUTPUT = ("--output", "OUT")
-_BENCHMARK_FILE = "BENCHMARK.yaml"
+_BENCHMARK_FILE, _TASKS_FILE = "BENCHMARK.yaml", "TASKS.yaml"
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,9 @@ def online_command(run: str, name: str, about: Mapping[str, Any], controls: Sequ
     agent = _agent(run, name, about)
     words = ["--tasks", str(about["tasks"]), "--seed", str(about["seed"])]
     words += ["--long-screens"] if about.get("long_screens") else []
-    return CardCommand(["vlm-agent", "evaluate", "--online", *agent, *words, *_controls(about, controls), *_OUTPUT])
+    tasks = _task_set(about)
+    words += [*tasks.words, "--split", about["split"], *_controls(about, controls)]
+    return CardCommand(["vlm-agent", "evaluate", "--online", *agent, *words, *_OUTPUT], tasks.notes)
 
 
 def _agent(run: str, name: str, identity: Mapping[str, Any]) -> list[str]:
@@ -180,6 +183,16 @@ def _benchmark(name: str | None, draw: Mapping[str, Any] | None) -> CardCommand:
         return CardCommand([])
     content = {"name": name, "about": "…", "source": "…"} | dict(draw)
     return CardCommand(["--benchmark", _BENCHMARK_FILE], (_note(_BENCHMARK_FILE, content),))
+
+
+def _task_set(about: Mapping[str, Any]) -> CardCommand:
+    """The set by its kind, or as a file where a key is not the default."""
+    kind = about["task_set"]
+    fields = TASK_SETS[kind].model_fields
+    changed = {key: about[key] for key in fields if key in about and _value(about[key]) != _value(fields[key].default)}
+    if changed:
+        return CardCommand(["--task-set", _TASKS_FILE], (_note(_TASKS_FILE, {"task_set": kind} | changed),))
+    return CardCommand([] if kind == DEFAULT else ["--task-set", kind])
 
 
 def _shipped(name: str, draw: Mapping[str, Any] | None) -> str | None:
@@ -205,4 +218,4 @@ def _note(file: str, content: Mapping[str, Any]) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list | tuple) else str(value)

@@ -156,13 +156,15 @@ def _explain(problem: Any, section: type[Section], content: Mapping[str, Any]) -
     return ": ".join([".".join(location), message] if location else [message])
 
 
-def _keys(section: type[Section], sections: Sequence[str], content: Mapping[str, Any]) -> list[str]:
+def _keys(section: type[Section], sections: Sequence[str], content: Any) -> list[str]:
     """The keys of the section at `sections` below `section`, which `content` may choose by name."""
     parts = iter(sections)
     for part in parts:
         field, content = section.model_fields[part], content[part]
         if get_origin(field.annotation) is dict:  # sections by a name of the user's
             content = content[next(parts)]
+        elif get_origin(field.annotation) in (list, tuple):
+            content = content[int(next(parts))]
         choice = _choice(field)
         section = _sections(field)[0] if choice is None else choice.section(content)
     return list(section.model_fields)

@@ -7,9 +7,10 @@ steps = task.solve(phone)       # or operate the phone yourself: phone.screensho
 task.reached(phone)
 """
 
+from vlm_agent.devices.task_sets import SPLITS, split_of
 from vlm_agent.simulator import goals
 from vlm_agent.simulator.phone import SimulatedPhone
-from vlm_agent.simulator.tasks import SPLITS, TEMPLATES, Task, sample_task, split_of
+from vlm_agent.simulator.tasks import TEMPLATES, Task, sample_task
 
 SUBSETS = tuple(sorted({template.subset for template in TEMPLATES}))
 """The names of the goals' subsets."""

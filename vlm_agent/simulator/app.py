@@ -40,7 +40,6 @@ class App:
     def __init__(self, phone: "SimulatedPhone", name: str, rng: random.Random) -> None:
         self.phone = phone
         self.name = name
-        self.rng = rng
         self.fields: dict[str, str] = {}
         self.routes = [Route(self.home)]
         self.fill(rng)

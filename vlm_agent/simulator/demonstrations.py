@@ -12,15 +12,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from vlm_agent.datasets.sources import SIMULATED_DEVICE
 from vlm_agent.datasets.sources.aitw import write_episodes
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_folder, is_free, write_json
 from vlm_agent.files.console import Progress, make_console
 from vlm_agent.simulator import SPLITS, SUBSETS, SimulatedPhone, Task, sample_task
+from vlm_agent.simulator.opening import SimulatedTask, device_type
+from vlm_agent.simulator.phone import SIZE
 
-SIZE = (448, 208)
 SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}
 EPISODES_A_FILE = 100
 
@@ -57,9 +57,13 @@ def simulate_episode(
     return Episode(str(number), task.subset, task.goal, steps, device_type(size), phone.theme.api_level), task
 
 
-def device_type(size: tuple[int, int]) -> str:
-    """The device of episodes on a phone whose screen is `size` (height, width) pixels."""
-    return f"{SIMULATED_DEVICE}{size[1]}x{size[0]}"
+def simulated_tasks(
+    count: int, seed: int, split: str = "test", size: tuple[int, int] = SIZE, scale: int = 1
+) -> list[SimulatedTask]:
+    """The first `count` tasks of a seed, those that `simulate` records of the split, in its order; a larger count only
+    adds tasks."""
+    numbers = [phone_seed((seed << 32) + index, split) for index in range(count)]
+    return [SimulatedTask(subset_of(number), split, number, size, scale) for number in numbers]
 
 
 @dataclass(frozen=True)

@@ -1,39 +1,99 @@
-"""`simulated`, `simulated:SUBSET/SPLIT/SEED`: a simulated phone on the command line; the second form sets up a task."""
+"""Simulated phones, plain or set up for a task. `simulated` and `simulated:SUBSET/SPLIT/SEED` on the command line."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
 
-from vlm_agent.devices.device import DeviceAddress, DeviceKind, OpenedDevice
+from vlm_agent.datasets.sources import SIMULATED_DEVICE
+from vlm_agent.devices.device import DeviceAddress, DeviceKind, OpenedDevice, Solution
+from vlm_agent.episodes import Episode
 from vlm_agent.simulator.app import package_of
 from vlm_agent.simulator.apps.launcher import LAUNCHER
-from vlm_agent.simulator.phone import SimulatedPhone
-from vlm_agent.simulator.tasks import sample_task
+from vlm_agent.simulator.phone import SIZE, SimulatedPhone
+from vlm_agent.simulator.tasks import Task, sample_task
 
 _ADDRESS = re.compile(r"([a-z_]+)/([a-z]+)/([0-9]+)")
 
 
-def _name(phone: SimulatedPhone) -> str:
-    height, width = phone.size
-    return f"simulated_{width}x{height}"
+@dataclass(frozen=True)
+class SimulatedTask:
+    """A `SetTask`. `seed`: of its phone and goal. `size`: (height, width) of the screen in pixels. Screenshots are
+    rendered at `scale` times the size, with the same layout.
+
+    `task` raises DeviceError for an unknown subset or split.
+    """
+
+    subset: str
+    split: str
+    seed: int
+    size: tuple[int, int] = SIZE
+    scale: int = 1
+
+    @property
+    def name(self) -> str:
+        """The task's name for `vlm-agent phone --task` and `vlm-agent act --device simulated:`."""
+        return f"{self.subset}/{self.split}/{self.seed}"
+
+    @property
+    def task(self) -> Task:
+        return sample_task(self.subset, self.split, self.seed)
+
+    @property
+    def goal(self) -> str:
+        return self.task.goal
+
+    @property
+    def template(self) -> str:
+        return self.task.template
+
+    @property
+    def memory(self) -> bool:
+        return self.task.memory
+
+    def fresh_phone(self) -> tuple[SimulatedPhone, Task]:
+        """A new phone at the start of the task; every call returns the same phone, pixel by pixel."""
+        phone, task = SimulatedPhone(self.seed, self.size, scale=self.scale), self.task
+        task.set_up(phone)
+        return phone, task
+
+    @contextmanager
+    def open(self) -> Iterator[OpenedDevice]:
+        phone, task = self.fresh_phone()
+        yield _opened(phone, task, self.name)
+
+    def solution(self) -> Solution:
+        """Computed once for all runs: the expert looks at as many screens as an agent."""
+        return _solution_of(self)
+
+    def demonstration(self) -> Episode:
+        phone, task = self.fresh_phone()
+        return Episode(self.name, task.subset, task.goal, task.solve(phone), device_type(self.size))
 
 
-def _packages(phone: SimulatedPhone) -> list[str]:
-    return sorted(map(package_of, phone.catalogue))
+@lru_cache(maxsize=1024)
+def _solution_of(task: SimulatedTask) -> Solution:
+    phone, goal = task.fresh_phone()
+    start = phone.durable()
+    return Solution(tuple(step.action for step in goal.solve(phone, pixels=False)), start, phone.durable())
+
+
+def device_type(size: tuple[int, int]) -> str:
+    """The device of episodes on a phone whose screen is `size` (height, width) pixels."""
+    return f"{SIMULATED_DEVICE}{size[1]}x{size[0]}"
+
+
+def _opened(phone: SimulatedPhone, task: Task | None = None, address: str | None = None) -> OpenedDevice:
+    def packages() -> list[str]:
+        return sorted(map(package_of, phone.catalogue))
+
+    return OpenedDevice(phone, device_type(phone.size), task, address, packages, LAUNCHER, phone.durable)
 
 
 @contextmanager
 def _open_plain() -> Iterator[OpenedDevice]:
-    phone = SimulatedPhone(0)
-    yield OpenedDevice(phone, _name(phone), packages=lambda: _packages(phone), launcher=LAUNCHER)
-
-
-@contextmanager
-def _open_task(subset: str, split: str, seed: int) -> Iterator[OpenedDevice]:
-    task = sample_task(subset, split, seed)
-    phone = SimulatedPhone(task.seed)
-    task.set_up(phone)
-    yield OpenedDevice(phone, _name(phone), task, f"{subset}/{split}/{seed}", lambda: _packages(phone), LAUNCHER)
+    yield _opened(SimulatedPhone(0))
 
 
 def _parse(which: str | None) -> DeviceAddress | None:
@@ -42,7 +102,7 @@ def _parse(which: str | None) -> DeviceAddress | None:
     match = _ADDRESS.fullmatch(which)
     if match is None:
         return None
-    return DeviceAddress(lambda: _open_task(match[1], match[2], int(match[3])), has_task=True)
+    return DeviceAddress(SimulatedTask(match[1], match[2], int(match[3])).open, has_task=True)
 
 
 SIMULATED = DeviceKind(

@@ -1,5 +1,7 @@
 """The simulated phone: the foreground app, the system UI over it, and the effect of each action."""
 
+import hashlib
+import pickle
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -19,6 +21,9 @@ from vlm_agent.simulator.drawing.page import STATUS_BAR, draw_dialog
 from vlm_agent.simulator.drawing.theme import Colour, Theme, mix, sample_theme
 from vlm_agent.simulator.drawing.widgets import Buttons, Paragraph, Title
 from vlm_agent.simulator.words import APPS, DAYS, LABELS, NAMES, STORE_APPS, SWITCHES
+
+SIZE = (448, 208)
+"""The default (height, width) of the screen in pixels."""
 
 AppKind = TypeVar("AppKind", bound=App)
 
@@ -75,9 +80,7 @@ class SimulatedPhone:
     smaller `size` or another `scale` than 1 to `MAX_SCALE`.
     """
 
-    def __init__(
-        self, seed: int, size: tuple[int, int] = (448, 208), theme: Theme | None = None, scale: int = 1
-    ) -> None:
+    def __init__(self, seed: int, size: tuple[int, int] = SIZE, theme: Theme | None = None, scale: int = 1) -> None:
         if min(size) < 64:
             raise DeviceError(f"size is {size}; height and width must be 64 pixels or more")
         check_scale(scale)
@@ -113,6 +116,24 @@ class SimulatedPhone:
         self._apps: dict[str, App] = {}
         self._canvas: Canvas | None = None
         self.front = "Launcher"
+
+    def fork(self) -> "SimulatedPhone":
+        """A copy that continues like this phone, pixel by pixel, and shares nothing with it: to try several
+        continuations of one state."""
+        return pickle.loads(pickle.dumps(self, pickle.HIGHEST_PROTOCOL))  # noqa: S301 (its own bytes, in memory)
+
+    def __getstate__(self) -> dict:
+        """Without the drawn screen, whose targets are closures."""
+        return self.__dict__ | {"_canvas": None}
+
+    def digest(self) -> bytes:
+        """A hash of the screen and of what lasts (`durable`).
+
+        Phones with equal digests show an agent the same and differ in nothing that a goal changes for good: the steps
+        of a group that start from one digest are compared with each other (anchor states of GiGPO, arXiv 2505.10978).
+        """
+        lasting = repr(sorted(self.durable().items())).encode()
+        return hashlib.sha256(self.screenshot().tobytes() + lasting).digest()
 
     @property
     def at_home(self) -> bool:

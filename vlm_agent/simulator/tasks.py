@@ -1,23 +1,17 @@
 """Tasks: goals from templates, assigned to splits so that no two splits share an instance."""
 
-import hashlib
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from vlm_agent.devices.errors import DeviceError
+from vlm_agent.devices.task_sets import SPLITS, split_of
 from vlm_agent.episodes import Step
 from vlm_agent.simulator.expert import Expert, GoalScript
 from vlm_agent.simulator.phone import SimulatedPhone
 
 T = TypeVar("T")
-
-SALT = "14432"
-"""Salt of the hash that assigns instances to splits, chosen so that every template has instances in every split.
-Changing it, or the slots of a template, changes the data sets."""
-
-SPLITS = ("train", "validation", "test")
 
 
 @dataclass
@@ -116,12 +110,6 @@ class Task:
         have screenshots. `thoughts`: whether they have notes."""
         expert = Expert(phone, random.Random(f"finger {self.seed}"), pixels, thoughts, self.goal)
         return expert.follow(self._goal.script)
-
-
-def split_of(instance: str) -> str:
-    """The split of an instance by its hash: 80 % train, 10 % validation, 10 % test."""
-    number = int.from_bytes(hashlib.sha256(f"{SALT} {instance}".encode()).digest()[:8], "big") % 10
-    return {8: "validation", 9: "test"}.get(number, "train")
 
 
 def sample_task(subset: str, split: str, seed: int) -> Task:

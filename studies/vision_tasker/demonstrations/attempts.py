@@ -19,9 +19,9 @@ from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading
 from vlm_agent.devices.acting.demonstrating.lines import lines_of
 from vlm_agent.devices.acting.demonstrating.observed import of_trace
+from vlm_agent.devices.acting.episode import allowed_steps
 from vlm_agent.devices.acting.guard import Guard
 from vlm_agent.devices.acting.loop import Limits, act
-from vlm_agent.evaluation.online.runs import allowed_steps
 from vlm_agent.files import read_json, write_json
 from vlm_agent.files.console import Progress
 from vlm_agent.simulator.expert import MAX_STEPS

@@ -12,9 +12,8 @@ from typing import Protocol
 from vlm_agent.agents import Agent
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.devices import Device
-from vlm_agent.evaluation.online.runs import address_of, online_tasks
 from vlm_agent.simulator import SimulatedPhone
-from vlm_agent.simulator.demonstrations import SIZE
+from vlm_agent.simulator.demonstrations import SIZE, simulated_tasks
 from vlm_agent.simulator.drawing.theme import Theme, sample_theme
 
 PAD = (520, 312)
@@ -57,7 +56,7 @@ class SimulatedPhones:
 
     @contextmanager
     def opened(self) -> Iterator[Callable[[int], Start]]:
-        tasks = online_tasks(self.tasks, 0)
+        tasks = simulated_tasks(self.tasks, 0)
 
         def start(number: int) -> Start:
             task = tasks[number].task
@@ -72,7 +71,7 @@ class SimulatedPhones:
                 return ScriptedAgent([step.action for step in task.solve(fresh(), pixels=False)])
 
             phone = fresh()
-            return Start(phone, address_of(task), task.goal, task.subset, lambda: task.reached(phone), expert)
+            return Start(phone, tasks[number].name, task.goal, task.subset, lambda: task.reached(phone), expert)
 
         yield start
 

@@ -10,7 +10,8 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import DONE, IN_DOUBT, UNPARSED, WITHHELD, Heading, TraceStep, read_trace
 from vlm_agent.episodes import Action, UiElement
-from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, online_tasks, play
+from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
+from vlm_agent.simulator.demonstrations import simulated_tasks
 
 
 def run(source, output, **options):
@@ -18,8 +19,8 @@ def run(source, output, **options):
 
 
 def played(folder, count=3):
-    for task in online_tasks(count, 0):
-        play(EXPERT, BASELINES[EXPERT], task, folder / f"{task.index:05d}")
+    for index, task in enumerate(simulated_tasks(count, 0)):
+        play(EXPERT, BASELINES[EXPERT], task, folder / f"{index:05d}")
     return [read_trace(folder / f"{index:05d}").episode() for index in range(count)]
 
 

@@ -12,13 +12,14 @@ from vlm_agent.agents.llm.client import ChatEndpoint
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.episodes import Screen
-from vlm_agent.evaluation.online.runs import online_tasks, play
+from vlm_agent.evaluation.online.runs import play
+from vlm_agent.simulator.demonstrations import simulated_tasks
 
 LANGUAGE = BinnedLanguage()
 
 
 def test_a_served_model_that_answers_with_the_expert_actions_reaches_the_goal(tmp_path):
-    task = online_tasks(1, 0)[0]
+    task = simulated_tasks(1, 0)[0]
     phone, goal = task.fresh_phone()
     texts = [LANGUAGE.encode(step.action) for step in goal.solve(phone)]
     with serving(lambda call, _: Reply(texts[call])) as (url, requests):
@@ -32,7 +33,7 @@ def test_a_served_model_that_answers_with_the_expert_actions_reaches_the_goal(tm
 def test_a_served_model_whose_answers_are_not_actions_is_stopped(tmp_path):
     with serving(lambda *_: Reply("I would rather not")) as (url, requests):
         agent = EndpointAgent(ChatEndpoint(url, "model"), LANGUAGE)
-        result = play("served", lambda _: agent, online_tasks(1, 0)[0], tmp_path / "t")
+        result = play("served", lambda _: agent, simulated_tasks(1, 0)[0], tmp_path / "t")
     assert (result["reason"], result["unparsed"], result["calls"], len(requests)) == ("unparsed", 1, 1, 1)
 
 
@@ -46,7 +47,7 @@ def test_the_seconds_of_a_run_are_those_of_its_replies_also_where_they_are_read_
         results = []
         for name in ("first", "again"):
             agent = agent_settings(str(file)).load()
-            results.append(play(name, lambda _, agent=agent: agent, online_tasks(1, 0)[0], tmp_path / name))
+            results.append(play(name, lambda _, agent=agent: agent, simulated_tasks(1, 0)[0], tmp_path / name))
     first, again = results
     assert len(requests) == first["calls"] == again["calls"] and first["tokens"] == again["tokens"]
     assert min(first["seconds"]["agent"], again["seconds"]["agent"]) >= 0.5 * len(requests) > 0

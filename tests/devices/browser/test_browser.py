@@ -163,7 +163,9 @@ def test_an_order_reaches_its_task_and_nothing_less_does(start):
     product = make_world(SEED)["products"][6]
     order = {"items": {product["id"]: 1}, "name": "Zoë 小", "delivery": "Express"}
     untouched = {"cart": {}, "settings": make_world(SEED)["settings"]}
-    task = BrowserTask("shop", SEED, f"Order one {product['name']} for Zoë 小", untouched | {"orders": [order]})
+    task = BrowserTask(
+        "shop", SEED, f"Order one {product['name']} for Zoë 小", untouched | {"orders": [order]}, "order"
+    )
     phone = start()
     task.set_up(phone)
     tap(phone, product["name"])

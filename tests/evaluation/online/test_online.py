@@ -17,14 +17,16 @@ from vlm_agent.agents.agent import Diagnostics
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.agents.vlm.together import VlmTogether
 from vlm_agent.datasets.sources.traces import STEPS, read_trace
+from vlm_agent.devices.acting.episode import allowed_steps
 from vlm_agent.devices.errors import DeviceError
 from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.online import AGENT, AT_ONCE, EXPERT, evaluate_online
 from vlm_agent.evaluation.online import evaluate as evaluating
-from vlm_agent.evaluation.online.runs import BASELINES, address_of, allowed_steps, online_tasks, play
+from vlm_agent.evaluation.online.runs import BASELINES, play
 from vlm_agent.files import read_checked
-from vlm_agent.simulator.demonstrations import simulate_episode
+from vlm_agent.simulator.demonstrations import simulate_episode, simulated_tasks
+from vlm_agent.simulator.task_set import SimulatedTasks
 
 
 @dataclass
@@ -71,17 +73,17 @@ def test_the_expert_does_every_task_and_doing_nothing_does_none(tmp_path):
 
 
 def test_the_tasks_are_those_of_the_simulated_test_split_in_its_order():
-    tasks = online_tasks(6, 3)
+    tasks = simulated_tasks(6, 3)
     demonstrations = [simulate_episode((3 << 32) + index, "test")[0] for index in range(6)]
     assert [task.task.goal for task in tasks] == [episode.goal for episode in demonstrations]
     for task, episode in zip(tasks, demonstrations, strict=True):
-        assert str(task.phone_seed) == episode.id
+        assert str(task.seed) == episode.id
         assert np.array_equal(task.fresh_phone()[0].screenshot(), episode.steps[0].screenshot)
-    assert online_tasks(9, 3)[:6] == tasks
+    assert simulated_tasks(9, 3)[:6] == tasks
 
 
 def test_a_phone_is_reset_exactly():
-    for task in online_tasks(5, 1):
+    for task in simulated_tasks(5, 1):
         phone, goal = task.fresh_phone()
         before = phone.screenshot()
         goal.solve(phone)
@@ -136,14 +138,14 @@ def test_a_replayed_trace_shows_the_same_screens(tmp_path):
 
 
 def test_a_replay_reports_different_screens(tmp_path):
-    task = online_tasks(1, 0)[0]
+    task = simulated_tasks(1, 0)[0]
     play(EXPERT, BASELINES[EXPERT], task, tmp_path / "t")
     (tmp_path / "t" / "screen_001.png").write_bytes((tmp_path / "t" / "screen_000.png").read_bytes())
     assert replay(tmp_path / "t").differing == (1,)
 
 
 def test_success_needs_the_goal_and_the_right_final_action(tmp_path):
-    task = online_tasks(1, 0)[0]
+    task = simulated_tasks(1, 0)[0]
 
     def silent(actions):  # does it all and does not say so
         return BASELINES[EXPERT]((*actions[:-1], Action.press("enter")))
@@ -180,7 +182,7 @@ def test_an_agent_is_stopped_after_twice_the_experts_steps_and_a_few(tmp_path):
         def act(self, goal, history, screen):
             return Answer("swipe", Action.swipe((0.9, 0.5), (0.1 + 0.001 * len(history), 0.5)))
 
-    result = play("agent", lambda _: Wanderer(), online_tasks(1, 0)[0], tmp_path / "t")
+    result = play("agent", lambda _: Wanderer(), simulated_tasks(1, 0)[0], tmp_path / "t")
     assert result["reason"] == "step_limit"
     assert result["steps"] == allowed_steps(result["expert_steps"])
 
@@ -271,7 +273,7 @@ def test_a_folder_with_another_evaluation_is_refused(tmp_path, options, agent, n
 
 
 def test_phones_of_another_size_are_another_evaluation(tmp_path):
-    content = evaluate(tmp_path / "out", tasks=1, size=(896, 416))
+    content = evaluate(tmp_path / "out", tasks=1, task_set=SimulatedTasks(size=(896, 416)))
     trace = read_trace(tmp_path / "out" / content["tasks"][0]["runs"][AGENT]["trace"])
     assert trace.screen(trace.steps[0]).shape == (896, 416, 3)
     assert content["runs"][EXPERT]["overall"]["success"] == 100
@@ -280,7 +282,7 @@ def test_phones_of_another_size_are_another_evaluation(tmp_path):
 
 
 def test_larger_renderings_show_the_same_phones_and_are_another_evaluation(tmp_path):
-    content = evaluate(tmp_path / "out", tasks=1, scale=2)
+    content = evaluate(tmp_path / "out", tasks=1, task_set=SimulatedTasks(scale=2))
     folder = tmp_path / "out" / content["tasks"][0]["runs"][AGENT]["trace"]
     assert read_trace(folder).screen(read_trace(folder).steps[0]).shape == (896, 416, 3)
     assert replay(folder).differing == ()
@@ -292,8 +294,7 @@ def test_larger_renderings_show_the_same_phones_and_are_another_evaluation(tmp_p
     with pytest.raises(DatasetError, match="scale"):
         evaluate(tmp_path / "out", tasks=1)
     with pytest.raises(DeviceError, match="scale is 9; it must be from 1 to 8"):
-        evaluate(tmp_path / "refused", tasks=1, scale=9)
-    assert not (tmp_path / "refused").exists()
+        SimulatedTasks(scale=9)
 
 
 def test_a_folder_with_other_files_is_not_changed(tmp_path):
@@ -305,7 +306,7 @@ def test_a_folder_with_other_files_is_not_changed(tmp_path):
 def test_every_task_can_be_found_by_its_address(tmp_path):
     content = evaluate(tmp_path / "out", tasks=2)
     assert content == read_checked(tmp_path / "out" / "online.json", "")
-    for task, expected in zip(content["tasks"], online_tasks(2, 0), strict=True):
-        assert task["task"] == address_of(expected.task)
+    for task, expected in zip(content["tasks"], simulated_tasks(2, 0), strict=True):
+        assert task["task"] == expected.name
         for outcome in task["runs"].values():
             assert read_trace(tmp_path / "out" / outcome["trace"]).heading.task == task["task"]

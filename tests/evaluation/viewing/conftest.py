@@ -6,8 +6,9 @@ import shutil
 import pytest
 from PIL import Image
 
-from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, online_tasks, play
+from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
 from vlm_agent.files import CHECKSUM, write_checked
+from vlm_agent.simulator.demonstrations import simulated_tasks
 
 EVIL = "</title><script>window.pwned = 1</script><img src=x onerror='window.pwned = 1'>"
 
@@ -15,7 +16,7 @@ EVIL = "</title><script>window.pwned = 1</script><img src=x onerror='window.pwne
 @pytest.fixture(scope="session")
 def played(tmp_path_factory):
     folder = tmp_path_factory.mktemp("played") / "trace"
-    play(EXPERT, BASELINES[EXPERT], online_tasks(1, 0)[0], folder)
+    play(EXPERT, BASELINES[EXPERT], simulated_tasks(1, 0)[0], folder)
     return folder
 
 

@@ -13,8 +13,8 @@ from helpers.agents.chat_server import Reply
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.datasets.shards.schema import decode_screen
 from vlm_agent.episodes import Screen
-from vlm_agent.evaluation.online.runs import OnlineTask
 from vlm_agent.simulator.expert import Expert
+from vlm_agent.simulator.opening import SimulatedTask
 
 _STATUS_BAR = 20
 
@@ -45,7 +45,7 @@ class KnownTask:
         return any(len(actions) > 1 for actions in by_picture.values())
 
 
-def know(task: OnlineTask, language: ActionLanguage) -> tuple[str, KnownTask]:
+def know(task: SimulatedTask, language: ActionLanguage) -> tuple[str, KnownTask]:
     """(goal, what is known of the task)"""
     phone, goal = task.fresh_phone()
     expert = _SayingExpert(phone, random.Random(goal.seed))

@@ -151,8 +151,14 @@ def _read_summary(path: Path) -> Any:
 
 def _write_result(folder: Path) -> Path:
     task = {"task": "simulated:0:1", "subset": "general", "template": "clock", "memory": False, "goal": "set a timer"}
-    ends = {"reached": True, "success": True, "false_complete": False, "side_effects": ["+ Wi-Fi is on"]}
-    ends |= {"expert_steps": 4, "reason": "complete", "message": "", "steps": 6}
+    ends = {
+        "reached": True,
+        "success": True,
+        "ever_reached": True,
+        "false_complete": False,
+        "side_effects": ["+ Wi-Fi is on"],
+    }
+    ends |= {"side_effects": ["+ Wi-Fi is on"], "expert_steps": 4, "reason": "complete", "message": "", "steps": 6}
     counts = {"unparsed": 1, "in_doubt": 0, "tokens": [120, 30], "seconds": {"agent": 1.5}, "calls": 6}
     write_checked(folder / RESULT, task | ends | counts)
     return folder / RESULT

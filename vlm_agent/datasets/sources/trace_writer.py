@@ -7,7 +7,7 @@ agent get them.
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,10 @@ class TraceWriter:
         self._file = (folder / STEPS).open("w", encoding="utf-8")
         self._has_ended = False
 
+    @property
+    def id(self) -> str:
+        return self.heading.id
+
     def __enter__(self) -> "TraceWriter":
         return self
 
@@ -63,7 +67,7 @@ class TraceWriter:
 
         `elements`: those of the screen; what they show of earlier secrets is covered.
         """
-        path = self.folder / f"screen_{number:03d}.png"
+        path = self.folder / _screen_name(number)
         path.write_bytes(encode_png(self._covered(pixels, elements or ())))
         return path
 
@@ -166,6 +170,34 @@ class TraceWriter:
             columns = slice(max(0, int(x * width)), max(0, int(np.ceil((x + box_width) * width))))
             covered[rows, columns] = _GREY
         return covered
+
+
+@dataclass(frozen=True)
+class NoTrace:
+    """The trace of a run that is not kept, with the methods that a run calls; nothing is written. `id` tells the run
+    apart from others that the same agent answers at once."""
+
+    id: str
+
+    def screen(self, number: int, pixels: np.ndarray, elements: Sequence[UiElement] | None = None) -> Path:
+        return Path(_screen_name(number))
+
+    def step(self, step: TraceStep, types_later: str = "") -> None: ...
+
+    def outcome(self, number: int, outcome: str, seconds: float = 0.0, message: str = "") -> None: ...
+
+    def device_action(self, action: Action) -> None: ...
+
+    def end(self, reason: str, message: str = "", **more) -> None: ...
+
+    def judged(self, reached: bool | None) -> None: ...
+
+
+Trace = TraceWriter | NoTrace
+
+
+def _screen_name(number: int) -> str:
+    return f"screen_{number:03d}.png"
 
 
 def _masked(content: Any, secrets: Secrets, is_text: bool = False) -> Any:

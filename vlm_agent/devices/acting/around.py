@@ -27,7 +27,7 @@ from dataclasses import replace
 import numpy as np
 
 from vlm_agent.agents.read_screens import ScreenReader
-from vlm_agent.datasets.sources.trace_writer import TraceWriter
+from vlm_agent.datasets.sources.trace_writer import Trace
 from vlm_agent.devices import Device
 from vlm_agent.devices.acting.guard import Guard, Proposal
 from vlm_agent.devices.device import DeviceAround
@@ -86,7 +86,7 @@ def with_password_fields(read: Sequence[UiElement], reported: Sequence[UiElement
 
 
 def long_screen(
-    device: Device, goal: str, trace: TraceWriter, guard: Guard, warn: Callable[[str], None] = _LOG.warning
+    device: Device, goal: str, trace: Trace, guard: Guard, warn: Callable[[str], None] = _LOG.warning
 ) -> LongScreen:
     """A `LongScreen` around `device` for one run. `warn` gets messages for the user; by default they are logged."""
     silent = replace(guard, ask=None)

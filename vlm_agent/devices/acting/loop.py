@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from vlm_agent.agents import Agent, Answer, Asked, NoAnswerError, Turn
-from vlm_agent.datasets.sources.trace_writer import TraceWriter
+from vlm_agent.datasets.sources.trace_writer import Trace
 from vlm_agent.datasets.sources.traces import DONE, FAILED, IN_DOUBT, UNPARSED, WITHHELD, TraceStep
 from vlm_agent.devices import Device
 from vlm_agent.devices.acting.guard import Guard, Proposal
@@ -120,7 +120,7 @@ def act(
     agent: Agent,
     device: Device,
     goal: str,
-    trace: TraceWriter,
+    trace: Trace,
     guard: Guard,
     limits: Limits = Limits(),
     watch: Callable[[ProposedStep], bool] = never_stop,
@@ -162,7 +162,7 @@ def answered(turns: Turns[Result], agent: Agent) -> Result:
 def turns(
     device: Device,
     goal: str,
-    trace: TraceWriter,
+    trace: Trace,
     guard: Guard,
     limits: Limits = Limits(),
     watch: Callable[[ProposedStep], bool] = never_stop,
@@ -176,7 +176,7 @@ def turns(
 class _Run:
     device: Device
     goal: str
-    trace: TraceWriter
+    trace: Trace
     guard: Guard
     limits: Limits
     watch: Callable[[ProposedStep], bool]
@@ -199,7 +199,7 @@ class _Run:
         start = time.perf_counter()
         pixels, elements = self.device.screenshot(), self.device.elements()
         number = self.ending.steps
-        screen = Screen(pixels, elements, self.device.activity, episode=self.trace.heading.id, step=number)
+        screen = Screen(pixels, elements, self.device.activity, episode=self.trace.id, step=number)
         seconds = {"screen": time.perf_counter() - start}
         if self.history:  # the effect of the last action, before a control hides the screens
             last = self.history[-1]

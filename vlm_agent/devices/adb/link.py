@@ -6,6 +6,7 @@ A command is a sequence of words. Only `command_line` joins words into a line, a
 text to type comes from a model and is untrusted.
 """
 
+import math
 import re
 import shlex
 import socket
@@ -33,6 +34,9 @@ from vlm_agent.devices.errors import ActionInDoubtError, DeviceLostError, Refuse
 
 ANSWER_SECONDS = 30.0
 """The maximum time, in seconds, that a command may run without output."""
+
+LONGEST_SECONDS = 60.0
+"""The maximum time, in seconds, of a command that may hang, with or without output."""
 
 CHARACTERS_PER_SECOND = 20
 """The slowest speed of Android's `input text`, in characters per second; it has no output while it types."""
@@ -118,7 +122,8 @@ class AdbLink:
         """The output of commands without side effects, which are repeated if the connection breaks.
 
         Raises RefusedError if they fail, and with `may_hang` if they have no output for `ANSWER_SECONDS`, which
-        otherwise counts as a broken connection; DeviceLostError if the connection is not restored.
+        otherwise counts as a broken connection, or take `LONGEST_SECONDS`; DeviceLostError if the connection is not
+        restored.
         """
         return _output_of(command_line(*commands), self.query(*commands, may_hang=may_hang))
 
@@ -128,10 +133,11 @@ class AdbLink:
 
         def ask() -> ShellResult:
             try:
-                return self._finish(self._transport(), line)
+                return self._finish(self._transport(), line, LONGEST_SECONDS if may_hang else math.inf)
             except _TIMEOUTS as error:
                 if may_hang:
-                    raise RefusedError(f"`{_short(line)}` gave no output for {ANSWER_SECONDS:g} s") from error
+                    seconds = f"gave no output for {ANSWER_SECONDS:g} s, or did not end in {LONGEST_SECONDS:g} s"
+                    raise RefusedError(f"`{_short(line)}` {seconds}") from error
                 raise
 
         return self._repeated(ask)
@@ -212,11 +218,12 @@ class AdbLink:
                 deadline = time.monotonic() + self._patience if deadline is None else deadline
                 self._reconnect(deadline, error)
 
-    def _finish(self, connection: adbutils.AdbConnection, line: str) -> ShellResult:
-        """Sends the line and waits for its exit status.
+    def _finish(self, connection: adbutils.AdbConnection, line: str, longest: float = math.inf) -> ShellResult:
+        """Sends the line and waits for its exit status, at most about `longest` seconds.
 
         Raises one of `CONNECTION_ERRORS` if the connection breaks before; it is then unknown whether the line ran.
         """
+        latest = time.monotonic() + longest
         with connection.conn as end:
             request = f"shell,v2:{line}".encode()
             end.settimeout(ANSWER_SECONDS + len(request) / CHARACTERS_PER_SECOND)
@@ -229,6 +236,8 @@ class AdbLink:
                     return ShellResult(bytes(output[_STDOUT]), bytes(output[_STDERR]), int.from_bytes(data, "little"))
                 if stream in output:
                     output[stream] += data
+                if time.monotonic() > latest:
+                    raise TimeoutError(f"`{_short(line)}` did not end in {longest:g} s")
 
     def _reconnect(self, deadline: float, cause: Exception) -> None:
         """Returns when the phone is connected again. Raises DeviceLostError at the `deadline` (of `time.monotonic`)."""

@@ -32,7 +32,7 @@ from vlm_agent.devices.adb.apps import (
 from vlm_agent.devices.adb.display import Display, read_picture
 from vlm_agent.devices.adb.elements import COMMANDS, read_elements
 from vlm_agent.devices.adb.keyboard import Keyboard
-from vlm_agent.devices.adb.link import AdbLink, Words
+from vlm_agent.devices.adb.link import AdbLink, ShellResult, Words
 from vlm_agent.devices.errors import DeviceError, DeviceLostError, LockedError, RefusedError
 from vlm_agent.episodes import Action, ActionKind, UiElement
 
@@ -153,6 +153,10 @@ class AdbPhone:
     def ask(self, *words: str) -> str:
         """The output of a command without side effects. Raises RefusedError if it fails."""
         return self._link.ask(words).decode(errors="replace")
+
+    def query(self, *words: str) -> ShellResult:
+        """The output and exit status of a command that may fail. Raises RefusedError if it hangs."""
+        return self._link.query(words, may_hang=True)
 
     def stream(self, *words: str) -> AbstractContextManager[Iterator[bytes]]:
         """The output of a command that runs until the block ends; see `AdbLink.stream`."""

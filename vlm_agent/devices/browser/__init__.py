@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from vlm_agent.devices.browser.tasks import LAUNCHER, SITES, browser_task
+from vlm_agent.devices.browser.tasks import SITES, browser_task, opened
 from vlm_agent.devices.device import DeviceAddress, DeviceKind, OpenedDevice
 
 _ADDRESS = re.compile(rf"(?P<site>{'|'.join(SITES)})(?:/(?P<seed>[0-9]+))?")
@@ -19,8 +19,7 @@ def _open(site: str | None, seed: int | None) -> Iterator[OpenedDevice]:
 
     task = None if site is None or seed is None else browser_task(site, seed)
     with BrowserPhone(site, 0 if task is None else task.seed) as phone:
-        height, width = phone.size
-        yield OpenedDevice(phone, f"browser_{width}x{height}", task, packages=lambda: SITES, launcher=LAUNCHER)
+        yield opened(phone, task)
 
 
 def _parse(which: str | None) -> DeviceAddress | None:

@@ -14,11 +14,14 @@ JSON types:
 
 import json
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vlm_agent.devices.device import OpenedDevice
 from vlm_agent.devices.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -75,16 +78,40 @@ def _start(row: dict, rng: random.Random, settings: dict) -> bool | str:
 
 @dataclass(frozen=True)
 class BrowserTask:
-    """`expected`: the parts of `BrowserPhone.state()` that decide success; other parts are ignored."""
+    """A `SetTask` and the `DeviceTask` of its phone, without an expert. `expected`: the parts of `BrowserPhone.state()`
+    that decide success; other parts are ignored."""
 
     site: str
     seed: int
     goal: str
     expected: dict
+    template: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.site}/{self.seed}"
 
     @property
     def subset(self) -> str:
         return SUBSETS[self.site]
+
+    @property
+    def memory(self) -> bool:
+        return False
+
+    @contextmanager
+    def open(self) -> Iterator[OpenedDevice]:
+        """A phone at the start of the task."""
+        from vlm_agent.devices.browser.phone import BrowserPhone
+
+        with BrowserPhone(self.site, self.seed) as phone:
+            yield opened(phone, self)
+
+    def solution(self) -> None:
+        return None
+
+    def demonstration(self) -> None:
+        return None
 
     def set_up(self, phone: "BrowserPhone") -> None:
         """Resets the phone to the start of the task."""
@@ -105,7 +132,12 @@ def browser_task(site: str, seed: int) -> BrowserTask:
     make = rng.choice(_TEMPLATES[site])
     goal, changes = make(world, rng)
     initial = {"cart": {}, "orders": [], "settings": world["settings"]}
-    return BrowserTask(site, seed, goal, initial | changes)
+    return BrowserTask(site, seed, goal, initial | changes, make.__name__.removeprefix("_"))
+
+
+def opened(phone: "BrowserPhone", task: BrowserTask | None) -> OpenedDevice:
+    height, width = phone.size
+    return OpenedDevice(phone, f"browser_{width}x{height}", task, packages=lambda: SITES, launcher=LAUNCHER)
 
 
 def _add_to_cart(world: dict, rng: random.Random) -> tuple[str, dict]:

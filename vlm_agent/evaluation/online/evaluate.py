@@ -22,7 +22,10 @@ from vlm_agent.agents.controls import CONTROLS, controlled, controls_of
 from vlm_agent.agents.llm.client import retry_advice
 from vlm_agent.agents.loading import load_agent, reported_spending
 from vlm_agent.agents.read_screens import ScreenReader
+from vlm_agent.devices.acting.episode import limits_of
 from vlm_agent.devices.acting.loop import Turns
+from vlm_agent.devices.errors import DeviceError
+from vlm_agent.devices.task_sets import SetTask, TaskSet, read_task_set
 from vlm_agent.episodes import Action, Episode
 from vlm_agent.evaluation.about import (
     AGENT,
@@ -36,15 +39,9 @@ from vlm_agent.evaluation.online.runs import (
     AT_ONCE,
     BASELINES,
     EXPERT,
-    SPLIT,
-    OnlineTask,
-    address_of,
-    allowed_steps,
     is_done,
-    online_tasks,
     play,
     read_result,
-    solution_of,
     task_turns,
 )
 from vlm_agent.evaluation.online.scores import OVERALL, online_scores
@@ -54,8 +51,6 @@ from vlm_agent.files.console import Progress, print_plain
 from vlm_agent.files.jobs import Job, free_after_errors
 from vlm_agent.files.threads import stoppable_pool
 from vlm_agent.screens.understand import Readers
-from vlm_agent.simulator.demonstrations import SIZE
-from vlm_agent.simulator.phone import check_scale
 
 __all__ = ["AGENT", "AT_ONCE", "EXPERT", "ONLINE", "evaluate_online"]
 
@@ -74,18 +69,25 @@ def read_tasks(output: Path) -> tuple[list[str], int | None]:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One task of one run; `name`: of the run in tables and traces."""
+    """Task number `index`, from 0, of one run; `name`: of the run in tables and traces."""
 
     run: str
-    task: OnlineTask
+    index: int
+    task: SetTask
     output: Path
     long_screens: bool
     name: str
     reader: ScreenReader | None = None
+    allow_purchases: bool = True
+
+    @property
+    def options(self) -> tuple:
+        """The last arguments of `task_turns`."""
+        return self.long_screens, self.reader, self.name, self.allow_purchases
 
     @property
     def folder(self) -> Path:
-        return self.output / self.run / f"{self.task.index:05d}"
+        return self.output / self.run / f"{self.index:05d}"
 
 
 def evaluate_online(
@@ -98,41 +100,46 @@ def evaluate_online(
     workers: int = 1,
     long_screens: bool = False,
     readers: Readers | None = None,
-    size: tuple[int, int] = SIZE,
-    scale: int = 1,
+    task_set: TaskSet | None = None,
+    split: str = "test",
 ) -> dict:
     """Scores an agent on the first `tasks` tasks of `seed`, and under its `controls` (all, none or those named).
 
-    The expert and an agent that does nothing are scored for comparison. One agent operates `workers` phones at once: in
-    common forward passes, if it can (`Agent.together`), else in threads. Except for `cost`, and for what rounding
-    changes in mixed precision, the results do not depend on their number. Finished tasks in `output` are kept.
+    The expert, if the set has one, and an agent that does nothing are scored for comparison. One agent operates
+    `workers` phones at once: in common forward passes, if it can (`Agent.together`), else in threads. Except for
+    `cost`, and for what rounding changes in mixed precision, the results do not depend on their number. Finished tasks
+    in `output` are kept.
 
     `long_screens`: the agent sees each page as one tall picture. `readers`: the elements of screens are read from
-    pixels. `size`: (height, width) of the phones' screens in pixels. `scale`: screenshots are rendered at this multiple
-    of the size, as by `simulate --scale`.
+    pixels. `split`: of the `task_set`, by default simulated phones.
 
     Returns the content of `online.json`: {"about", "runs", "tasks"}. Raises DatasetError if `output` holds something
-    else, DeviceError for a scale that phones do not have.
+    else, DeviceError for a split that the set does not have and for more phones at once.
     """
-    check_scale(scale)
-    runs = [AGENT, *controls_of(settings.text_inputs, controls), *BASELINES]
+    task_set = read_task_set() if task_set is None else task_set
+    if task_set.at_once is not None and workers > task_set.at_once:
+        raise DeviceError(
+            f"--workers is {workers}, and the task set {task_set.task_set} has phones for {task_set.at_once} at once"
+        )
+    played = list(enumerate(task_set.tasks(tasks, seed, split)))
+    baselines = [run for run in BASELINES if run != EXPERT or task_set.has_expert]
+    runs = [AGENT, *controls_of(settings.text_inputs, controls), *baselines]
     identity = {
         "version": VERSION,
         **agent_identity(settings, readers, runs),
-        "split": SPLIT,
+        "split": split,
         "seed": seed,
-        "size": list(size),
         "runs": runs,
         "long_screens": long_screens,
-        "scale": scale,
+        **task_set.model_dump(mode="json"),
     }
     job = Job(output, "an online evaluation", PLAN)
     job.write_or_verify_plan(identity)
-    write_json(output / TASKS, {"tasks": tasks})
+    write_json(output / TASKS, {"tasks": len(played)})
     reader = None if readers is None else ScreenReader.of(readers)
-    played = online_tasks(tasks, seed, size, scale)
     names = names_in_tables(runs, settings.run_label)
-    attempts = [Attempt(run, task, output, long_screens, names[run], reader) for run in runs for task in played]
+    buys = task_set.allow_purchases
+    attempts = [Attempt(run, *task, output, long_screens, names[run], reader, buys) for run in runs for task in played]
     with free_after_errors(job), job.locked():
         _play(
             settings.in_output(output),
@@ -141,11 +148,12 @@ def evaluate_online(
             console,
             readers,
         )
-        content = _content(attempts, runs, {"label": settings.run_label, **identity, "tasks": tasks})
+        content = _content(attempts, runs, {"label": settings.run_label, **identity, "tasks": len(played)})
         write_checked(output / ONLINE, content)
     shown = {name: content["runs"][run] for run, name in names.items()}
     console.print(*online_tables(shown))
-    facts = elements_fact(identity) | controls_fact(identity, runs) | _context_fact(content["runs"][AGENT])
+    own = content["runs"][AGENT]
+    facts = elements_fact(identity) | controls_fact(identity, runs) | _context_fact(own) | _unjudged_fact(own)
     for fact, text in facts.items():
         print_plain(console, f"{fact}: {text}")
     return content
@@ -165,19 +173,17 @@ def _play(
             agent = load_agent(settings, console, readers)
             agents = {AGENT: agent} | {name: controlled(agent, control) for name, control in CONTROLS.items()}
             stop = agent.stop
-            sample = _sample(by_agent)
-            steps = sum(allowed_steps(len(episode)) for episode in sample) * len(by_agent) // len(sample)
-            stack.enter_context(reported_spending(agent, console, lambda: sample, steps))
+            tasks = list({attempt.index: attempt.task for attempt in by_agent}.values())[:SAMPLE]
+            steps = sum(limits_of(task.solution()).steps for task in tasks) * len(by_agent) // len(tasks)
+            spending = reported_spending(
+                agent, console, lambda: [one for task in tasks if (one := task.demonstration())], steps
+            )
+            stack.enter_context(spending)
         _play_all(attempts, agents, workers, console, stop)
 
 
-def _sample(attempts: Sequence[Attempt]) -> list[Episode]:
-    """The expert's solutions of the first tasks."""
-    episodes = []
-    for task in list({attempt.task.index: attempt.task for attempt in attempts}.values())[:SAMPLE]:
-        phone, goal = task.fresh_phone()
-        episodes.append(Episode(address_of(goal), goal.subset, goal.goal, tuple(goal.solve(phone))))
-    return episodes
+def _demonstrations(tasks: Iterable[SetTask]) -> list[Episode]:
+    return [episode for task in tasks if (episode := task.demonstration()) is not None]
 
 
 def _play_all(
@@ -209,7 +215,7 @@ def _finished(
     players = BASELINES | {run: partial(_ignore_expert, agent) for run, agent in agents.items()}
     with stoppable_pool(workers, stop) as pool:
         pending = [
-            pool.submit(play, one.run, players[one.run], one.task, one.folder, one.long_screens, one.reader, one.name)
+            pool.submit(play, one.run, players[one.run], one.task, one.folder, *one.options)
             for one in attempts
             if one.run not in together
         ]
@@ -232,9 +238,7 @@ def played_together(attempts: Iterable[Attempt], agent: ActsTogether, phones: in
     waiting, playing = iter(attempts), list[tuple[Turns[dict], Asked]]()
     while True:
         for one in islice(waiting, phones - len(playing)):
-            turns = task_turns(
-                one.run, solution_of(one.task), one.task, one.folder, one.long_screens, one.reader, one.name
-            )
+            turns = task_turns(one.run, one.task, one.folder, *one.options)
             playing.append((turns, next(turns)))
         if not playing:
             return
@@ -259,7 +263,7 @@ def played_together(attempts: Iterable[Attempt], agent: ActsTogether, phones: in
 def _content(attempts: Iterable[Attempt], runs: list[str], about: dict) -> dict:
     results: dict[str, list[dict]] = {run: [] for run in runs}
     for attempt in attempts:
-        results[attempt.run].append(read_result(attempt.folder, address_of(attempt.task.task)))
+        results[attempt.run].append(read_result(attempt.folder, attempt.task.name))
     shared = ("task", "goal", "subset", "template", "memory", "expert_steps")
     tasks = [
         {key: of_task[0][key] for key in shared}
@@ -271,9 +275,15 @@ def _content(attempts: Iterable[Attempt], runs: list[str], about: dict) -> dict:
 
 def _context_fact(rows: Mapping[str, dict]) -> dict[str, str]:
     overall = rows[OVERALL]
-    return context_fact(overall.get("beyond_context", 0), round(overall["steps"] * overall["tasks"]))
+    steps = round(overall["steps"] * overall["tasks"]) if overall["tasks"] else 0
+    return context_fact(overall.get("beyond_context", 0), steps)
+
+
+def _unjudged_fact(rows: Mapping[str, dict]) -> dict[str, str]:
+    count = rows[OVERALL].get("unjudged", 0)
+    return {"tasks whose judge failed, which no score counts": str(count)} if count else {}
 
 
 def _outcome(result: dict, run: str, index: int) -> dict:
-    shown = ("success", "reached", "false_complete", "side_effects", "steps", "reason")
+    shown = ("success", "reached", "ever_reached", "false_complete", "side_effects", "steps", "reason")
     return {key: result[key] for key in shown} | {"trace": f"{run}/{index:05d}"}

@@ -21,11 +21,13 @@ def online_scores(results: Sequence[Mapping]) -> dict[str, dict]:
     - `steps` and `expert_steps`, means over tasks, and `steps_over_expert`, all steps in successful tasks divided by
       the expert's steps in them;
     - `unparsed`, the number of answers that were not actions, and `ends`, the number of runs by reason for their end;
+    - `unjudged`, the number of tasks whose judge failed, omitted if it is 0; nothing else counts them;
     - `beyond_context`, the number of answers beyond the context of the agent's model, omitted if it is 0;
     - `cost`, means over tasks: `seconds`, `seconds_a_step`, `tokens_read`, `tokens_written`, `calls`.
       A reply from disk costs what it did when it was received, so a repeated task costs as much as a new one.
 
-    The overall row averages tasks, not subsets. A ratio or mean without a denominator is None.
+    The overall row averages tasks, not subsets. Side effects and the expert's steps are those of the tasks where they
+    are known. A ratio or mean without a denominator is None.
     """
     members = {OVERALL: list(results)}
     subsets = dict.fromkeys((*published_subsets(), *sorted({row["subset"] for row in results})))
@@ -34,23 +36,28 @@ def online_scores(results: Sequence[Mapping]) -> dict[str, dict]:
     return {name: _row(rows) for name, rows in members.items()}
 
 
-def _row(results: list[Mapping]) -> dict:
+def _row(of_all: list[Mapping]) -> dict:
+    results = [result for result in of_all if result["success"] is not None]
+    unjudged = len(of_all) - len(results)
     successful = [result for result in results if result["success"]]
-    expert_steps = sum(result["expert_steps"] for result in successful)
+    solved = [result for result in results if result["expert_steps"] is not None]
+    compared = [result for result in solved if result["success"]]
+    expert_steps = sum(result["expert_steps"] for result in compared)
     beyond = sum(result["beyond_context"] for result in results)
     return {
         "tasks": len(results),
         "successes": len(successful),
         **_rate("success", [result["success"] for result in results]),
         **_rate("false_completes", [result["false_complete"] for result in results]),
-        **_rate("side_effects", [bool(result["side_effects"]) for result in results]),
+        **_rate("side_effects", [bool(one) for result in results if (one := result["side_effects"]) is not None]),
         "reached": _mean([100.0 * result["reached"] for result in results]),
         "steps": _mean([result["steps"] for result in results]),
-        "expert_steps": _mean([result["expert_steps"] for result in results]),
-        "steps_over_expert": sum(result["steps"] for result in successful) / expert_steps if successful else None,
+        "expert_steps": _mean([result["expert_steps"] for result in solved]),
+        "steps_over_expert": sum(result["steps"] for result in compared) / expert_steps if compared else None,
         "unparsed": sum(result["unparsed"] for result in results),
         "ends": dict(sorted(Counter(result["reason"] for result in results).items())),
         "cost": _cost(results),
+        **({"unjudged": unjudged} if unjudged else {}),
         **({"beyond_context": beyond} if beyond else {}),
     }
 

@@ -164,13 +164,14 @@ def _trace(folder: Path) -> str:
 
 
 def success_of(folder: Path) -> bool | None:
-    """Whether the task of a trace succeeded; None without a result, and where it is damaged, which `evaluate`
-    reports."""
+    """Whether the task of a trace succeeded; None without a result, if its judge failed, and where it is damaged, which
+    `evaluate` reports."""
     path = folder / RESULT
     if not path.is_file() or path.is_symlink():
         return None
     try:
-        return bool(read_checked(path, _REMEDY, dict[str, Any])["success"])
+        success = read_checked(path, _REMEDY, dict[str, Any])["success"]
+        return None if success is None else bool(success)
     except (UserError, KeyError):
         return None
 

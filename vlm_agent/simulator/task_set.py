@@ -1,0 +1,31 @@
+"""The task set `simulated`: goals of the simulated phone, with an expert."""
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator
+
+from vlm_agent.devices.task_sets import TaskSet, check_split
+from vlm_agent.simulator.demonstrations import simulated_tasks
+from vlm_agent.simulator.opening import SimulatedTask
+from vlm_agent.simulator.phone import SIZE, check_scale
+
+
+def _scale(scale: int) -> int:
+    check_scale(scale)
+    return scale
+
+
+class SimulatedTasks(TaskSet):
+    """`size`: (height, width) of the phones' screens in pixels. `scale`: screenshots are rendered at this multiple of
+    the size, as by `simulate --scale`. Raises DeviceError for a scale that phones do not have."""
+
+    has_expert: ClassVar[bool] = True
+
+    task_set: str = "simulated"
+    size: tuple[int, int] = SIZE
+    scale: Annotated[int, AfterValidator(_scale)] = 1
+
+    def tasks(self, count: int, seed: int, split: str) -> Sequence[SimulatedTask]:
+        check_split(split)
+        return simulated_tasks(count, seed, split, self.size, self.scale)
