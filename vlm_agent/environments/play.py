@@ -11,7 +11,7 @@ from vlm_agent.agents import Answer, Asked
 from vlm_agent.datasets.sources.trace_writer import NoTrace
 from vlm_agent.devices.acting.episode import Outcome, episode_turns, limits_of
 from vlm_agent.devices.acting.guard import Guard
-from vlm_agent.episodes import Screen
+from vlm_agent.episodes import Action, Screen
 from vlm_agent.errors import UserError
 from vlm_agent.simulator import SPLITS, TEMPLATES
 from vlm_agent.simulator.demonstrations import phone_seed, subset_of
@@ -107,10 +107,13 @@ class Play:
         except StopIteration as end:
             self.outcome, self.screen = end.value
 
+    def read(self, text: str, language: ActionLanguage) -> Action | None:
+        """The action on this screen that `text` encodes, None if it encodes none."""
+        return language.decode(text, self.screen) if len(text) <= LONGEST_TEXT else None
+
     def write(self, text: str, language: ActionLanguage) -> None:
-        """`answer` with the action that `text` encodes, if any."""
-        action = language.decode(text, self.screen) if len(text) <= LONGEST_TEXT else None
-        self.answer(Answer(text[:LONGEST_TEXT], action))
+        """`answer` by what `text` encodes."""
+        self.answer(Answer(text[:LONGEST_TEXT], self.read(text, language)))
 
     @property
     def reward(self) -> float:
