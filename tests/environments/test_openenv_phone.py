@@ -54,7 +54,10 @@ def test_a_client_plays_an_episode_and_is_paid_by_state(client):
     picture = Image.open(io.BytesIO(base64.b64decode(result.observation["screen"])))
     with Tasks().named(TASK).open() as opened:
         assert np.array_equal(np.array(picture), opened.device.screenshot())
-    assert json.loads(result.observation["elements"]) and (result.done, result.reward) == (False, None)
+    assert all(map(json.loads, result.observation["elements"].splitlines())) and (result.done, result.reward) == (
+        False,
+        None,
+    )
     results = [client.step({"text": text}) for text in script(TASK)]
     assert [one.done for one in results] == [False] * (len(results) - 1) + [True]
     assert results[-1].reward == 1.0 and results[-1].observation["outcome"]["success"]

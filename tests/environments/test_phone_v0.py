@@ -69,6 +69,11 @@ def test_the_experts_actions_earn_the_reward_and_the_outcome_names_them(env, add
     assert info["steps"] == info["expert_steps"]
 
 
+def test_shared_memory_which_loses_texts_is_refused_by_gymnasium():
+    with pytest.raises(TypeError, match="disable `shared_memory`"):
+        gymnasium.make_vec("vlm_agent/Phone-v0", num_envs=1, vectorization_mode="async")
+
+
 def test_complete_without_the_goal_is_a_false_complete(env):
     env.reset(options={"task": TASK})
     *_, reward, terminated, _, info = env.step(BINNED.encode(Action.complete()))

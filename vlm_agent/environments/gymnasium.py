@@ -14,20 +14,20 @@ from typing import Any
 import numpy as np
 
 from vlm_agent.devices.acting.loop import STEP_LIMIT
-from vlm_agent.environments.play import LONGEST_TEXT, Play, PlayError, Tasks, elements_text, language_named
+from vlm_agent.environments.play import LONGEST_TEXT, Play, PlayError, Tasks, element_lines, language_named
 from vlm_agent.files.installation import install_line
 from vlm_agent.simulator.phone import SIZE
 
 try:
     import gymnasium
     from gymnasium.error import InvalidAction, ResetNeeded
-    from gymnasium.spaces import Box, Dict, Text
+    from gymnasium.spaces import Box, Dict, Sequence, Text
 except ImportError as error:
     raise PlayError(f"the environment needs Gymnasium ({error}); {install_line('gymnasium')}") from error
 
 ID = "vlm_agent/Phone-v0"
 _ASCII = frozenset(string.printable)
-_LONGEST_ELEMENTS = 1 << 16
+_LONGEST_ELEMENT = 1 << 14
 
 
 class Phone(gymnasium.Env[dict[str, Any], str]):
@@ -36,10 +36,12 @@ class Phone(gymnasium.Env[dict[str, Any], str]):
     `split`, `templates`: the tasks of `reset`; `language`: the action language of `step`, a name in `LANGUAGES`;
     `allow_test`: permits tasks of split test, for evaluation. Raises PlayError for others.
 
-    Observation: `screen`, uint8 (448, 208, 3) RGB; `goal`; `elements`, see `elements_text`. Action: any text, at most
+    Observation: `screen`, uint8 (448, 208, 3) RGB; `goal`; `elements`, see `element_lines`. Action: any text, at most
     `LONGEST_TEXT` characters; a text that is not an action of the language is a failed step, which ends the episode
     (`Play`). Reward: 1 at the end of a success, otherwise 0. An episode is truncated at the limit of steps, and
     terminated by every other end. `info`: `task`, `template`, and at the end the fields of `Outcome`.
+
+    Gymnasium's `AsyncVectorEnv` needs `shared_memory=False`, as it says itself.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 1}  # noqa: RUF012 (Gymnasium's own declaration)
@@ -59,7 +61,7 @@ class Phone(gymnasium.Env[dict[str, Any], str]):
             {
                 "screen": Box(0, 255, (*SIZE, 3), np.uint8),
                 "goal": Text(1024, charset=_ASCII),
-                "elements": Text(_LONGEST_ELEMENTS, charset=_ASCII),
+                "elements": Sequence(Text(_LONGEST_ELEMENT, charset=_ASCII)),
             }
         )
         self.action_space = Text(LONGEST_TEXT, min_length=0, charset=_ASCII)
@@ -98,7 +100,7 @@ class Phone(gymnasium.Env[dict[str, Any], str]):
         return np.array(self._play.screen.pixels)
 
     def _observation(self, play: Play) -> dict[str, Any]:
-        return {"screen": play.screen.pixels, "goal": play.goal, "elements": elements_text(play.screen)}
+        return {"screen": play.screen.pixels, "goal": play.goal, "elements": element_lines(play.screen)}
 
     def _info(self, play: Play) -> dict[str, Any]:
         info = {"task": play.task.name, "template": play.task.template}

@@ -8,7 +8,8 @@ Frames are JSON, as OpenEnv's clients (openenv-core 0.3.0) write and read them:
 
 The answer to `reset` and `step` is an observation, with `reward` and `done`. Whatever cannot be done, such as a text
 that is not an action, is answered by a frame of type `error`; phone and session stay as they are.
-/health, /metadata and /schema answer over HTTP. The package openenv-core is not needed.
+/health, /metadata and /schema answer over HTTP. The package openenv-core is not needed. Clients that put observations
+into a text, such as the task set `openenv` of verifiers 0.4, reset with "screen": false.
 """
 
 import base64
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from vlm_agent.action_languages import ActionLanguage
-from vlm_agent.environments.play import Play, PlayError, Tasks, elements_text, language_named
+from vlm_agent.environments.play import Play, PlayError, Tasks, element_lines, language_named
 from vlm_agent.errors import UserError
 from vlm_agent.files.installation import install_line
 from vlm_agent.files.png import encode_png
@@ -116,7 +117,7 @@ class Session:
         return self.play
 
     def _observation(self, play: Play) -> dict[str, Any]:
-        observation: dict[str, Any] = {"goal": play.goal, "elements": elements_text(play.screen)}
+        observation: dict[str, Any] = {"goal": play.goal, "elements": "\n".join(element_lines(play.screen))}
         if self.shows_screen:
             observation["screen"] = base64.b64encode(encode_png(np.asarray(play.screen.pixels))).decode()
         is_end = play.outcome is not None
@@ -213,7 +214,7 @@ def _http(connection: ServerConnection, request: Request, language: ActionLangua
                 "type": "object",
                 "properties": {
                     "goal": text,
-                    "elements": text | {"description": elements_text.__doc__},
+                    "elements": text | {"description": element_lines.__doc__},
                     "screen": text | {"description": "PNG in base64"},
                     "outcome": {"type": ["object", "null"]},
                 },

@@ -131,11 +131,10 @@ def _turns(task: SimulatedTask) -> Generator[Asked, tuple[Answer, float], tuple[
         return outcome, Screen(device.screenshot(), device.elements(), device.activity)
 
 
-def elements_text(screen: Screen) -> str:
-    """The elements of a screen as a JSON list in ASCII, an object each: text, type, and the box (y, x, height, width)
-    in screen fractions with three digits."""
-    rows = [
-        {"text": element.text, "type": element.type, "box": [round(value, 3) for value in element.box]}
+def element_lines(screen: Screen) -> tuple[str, ...]:
+    """The elements of a screen as JSON objects in ASCII: text, type, and the box (y, x, height, width) in screen
+    fractions with three digits."""
+    return tuple(
+        json.dumps({"text": element.text, "type": element.type, "box": [round(value, 3) for value in element.box]})
         for element in screen.elements or ()
-    ]
-    return json.dumps(rows)
+    )
