@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 from helpers.pages.environments import run_example
 from helpers.phones import openenv
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 from vlm_agent.action_languages import language_settings
@@ -114,6 +116,21 @@ def test_a_wrong_frame_gets_an_error_frame_and_the_session_goes_on(client, capfd
     after = client.step({"text": "press home"})
     assert after.done is False and after.observation["goal"] == before["goal"]
     assert capfd.readouterr() == ("", "")
+
+
+WORDS = st.sampled_from(["type", "data", "seed", "task", "text", "screen", "step", "reset", "state", TASK])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4),
+)
+FRAMES = st.fixed_dictionaries({"type": WORDS, "data": st.dictionaries(WORDS, JSON, max_size=3)})
+
+
+@settings(max_examples=60)  # some of them begin a task
+@given(st.text() | st.binary() | (JSON | FRAMES).map(json.dumps))
+def test_every_frame_gets_a_frame(server, frame):
+    answer = server.Session(Tasks(), NAMED).answer(frame)
+    assert answer["type"] in ("observation", "state", "error") and json.dumps(answer)
 
 
 def test_a_step_before_the_reset_and_after_the_end_gets_an_error_frame(client):

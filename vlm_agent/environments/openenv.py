@@ -126,16 +126,14 @@ class Session:
 
 
 @contextmanager
-def served(
-    port: int, language: str = "named", allow_test: bool = False, split: str = "train", host: str = HOST
-) -> Iterator[str]:
-    """A server in a thread, and its address, as http://127.0.0.1:8000; `port` 0 is any free one. `split` is that of
-    drawn tasks, `language` that of actions.
+def served(port: int, language: str = "named", allow_test: bool = False) -> Iterator[str]:
+    """A server in a thread, for this machine only, and its address, as http://127.0.0.1:8000; `port` 0 is any free one.
+    `language`: that of actions. Drawn tasks are of split train; `allow_test` permits clients to name test tasks.
 
     Pages in a browser are refused (they send an Origin). At most `MAX_SESSIONS` connections are open at once. Raises
-    PlayError for an unknown language or split, and for a port that cannot be opened.
+    PlayError for an unknown language, and for a port that cannot be opened.
     """
-    tasks, codec = Tasks(split, allow_test=allow_test), language_named(language)
+    tasks, codec = Tasks(allow_test=allow_test), language_named(language)
     free = BoundedSemaphore(MAX_SESSIONS)
     quiet = _LOG.getChild("connections")
     quiet.setLevel(logging.CRITICAL + 1)  # whatever a client sends, nothing is printed here
@@ -159,7 +157,7 @@ def served(
     try:
         server = serve(
             converse,
-            host,
+            HOST,
             port,
             process_request=lambda connection, request: _http(connection, request, codec),
             origins=[None],
@@ -172,7 +170,7 @@ def served(
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://{host}:{server.socket.getsockname()[1]}"
+        yield f"http://{HOST}:{server.socket.getsockname()[1]}"
     finally:
         server.shutdown()
         thread.join()
