@@ -13,7 +13,7 @@ from helpers.programs.environments import CORE, EXTRAS, PROJECT, ROOT, build_whe
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-OF_USERS = {"mlflow", "trackio", "wandb"}
+OF_USERS = {"android_world", "mlflow", "trackio", "wandb"}
 """Used where a user has installed them, and named by an error or by `doctor` where not."""
 
 

@@ -16,6 +16,7 @@ GREATEST = {
     "first verdict: modules": 65,
     "first verdict: lines of these functions": 4_108,
     "lines of the spine": 63_394,
+    "entries at the top of the package": 21,
 }
 """Figure → its greatest accepted value, where that is above the goal. Only lower it."""
 

@@ -45,7 +45,11 @@ DRAWN = "split subset html config draw"
 
 MODES = {
     "simulate": [mode("--output x --episodes 3", "seed size scale thoughts workers")],
-    "phone": [mode("", "port seed task size"), mode("--task general/test/7", "port size")],
+    "phone": [
+        mode("", "port seed task size openenv"),
+        mode("--task general/test/7", "port size"),
+        mode("--openenv", "port language allow_test"),
+    ],
     "convert": [
         mode("--input x --output y", CONVERSION),
         mode("--input x --output y --image-format jpeg", CONVERSION, "quality"),
