@@ -118,7 +118,7 @@ class Play:
     @property
     def reward(self) -> float:
         """1 after a success, otherwise 0."""
-        return float(self.outcome is not None and self.outcome.success)
+        return float(self.outcome is not None and self.outcome.success is True)
 
 
 def _turns(task: SimulatedTask) -> Generator[Asked, tuple[Answer, float], tuple[Outcome, Screen]]:
