@@ -14,11 +14,12 @@ from vlm_agent.cli.doctor.check import AbsentError
 from vlm_agent.cli.doctor.checks import CHECKS
 from vlm_agent.datasets.sources.registry import SOURCES
 from vlm_agent.devices import DEVICES
+from vlm_agent.devices.task_sets import TASK_SETS
 from vlm_agent.models.family import FAMILIES
 from vlm_agent.settings import PluginError, Registry
 
-REGISTRIES = (AGENTS, LANGUAGES, SOURCES, FAMILIES, DEVICES)
-GROUPS = ("agents", "action_languages", "sources", "model_families", "devices")
+REGISTRIES = (AGENTS, LANGUAGES, SOURCES, FAMILIES, DEVICES, TASK_SETS)
+GROUPS = ("agents", "action_languages", "sources", "model_families", "devices", "task_sets")
 
 
 def test_every_registry_has_a_group_of_its_own():

@@ -183,10 +183,11 @@ def _variants() -> str:
     from vlm_agent.agents import AGENTS
     from vlm_agent.datasets.sources.registry import SOURCES
     from vlm_agent.devices import DEVICES
+    from vlm_agent.devices.task_sets import TASK_SETS
     from vlm_agent.models.family import FAMILIES
 
     found = []
-    for registry in (AGENTS, LANGUAGES, SOURCES, FAMILIES, DEVICES):
+    for registry in (AGENTS, LANGUAGES, SOURCES, FAMILIES, DEVICES, TASK_SETS):
         for name in registry.plugins():
             registry[name]
             found.append(f"{name} ({registry.group.removeprefix('vlm_agent.')})")
@@ -197,7 +198,7 @@ def _variants() -> str:
 
 VARIANTS = Check(
     _variants,
-    "imports every agent, action language, source, model family and device of other packages",
+    "imports every agent, action language, source, model family, device and task set of other packages",
     ("agent files", "recipes", "convert --source", "act --device"),
     "CONTRIBUTING.md of the repository describes how a package adds one",
 )
