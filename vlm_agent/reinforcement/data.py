@@ -180,11 +180,15 @@ class RolloutStream:
         """The sentences of the groups with an advantage, and figures of all groups."""
         played, samples = self.data.played, self.data.played.samples
         found: list[Scored] = []
-        figures = dict.fromkeys(("mixed_groups", "learned_groups", "demonstrations"), 0.0)
+        figures = dict.fromkeys(("mixed_groups", "learned_groups", "demonstrations", "unjudged"), 0.0)
         for at in range(0, len(rollouts), samples):
-            group = rollouts[at : at + samples]
+            # A phone that could not be judged neither succeeded nor failed.
+            group = [one for one in rollouts[at : at + samples] if one.outcome.success is not None]
+            figures["unjudged"] += samples - len(group)
+            if not group:
+                continue
             trials = [
-                Trial(one.reward(played.reward), one.outcome.success, [answer.state for answer in one.answers])
+                Trial(one.reward(played.reward), bool(one.outcome.success), [answer.state for answer in one.answers])
                 for one in group
             ]
             figures["mixed_groups"] += len({trial.success for trial in trials}) > 1

@@ -57,8 +57,8 @@ class Rollout:
     def reward(self, rewards: RewardRecipe) -> float:
         outcome = self.outcome
         return (
-            rewards.success * outcome.success
-            + rewards.false_complete * outcome.false_complete
+            rewards.success * bool(outcome.success)
+            + rewards.false_complete * bool(outcome.false_complete)
             + rewards.side_effect * bool(outcome.side_effects)
             + rewards.not_an_action * bool(self.unparsed)
         )

@@ -170,7 +170,7 @@ class Round:
         """Writes and returns the figures of the round. `groups`: those of its groups."""
         figures = {**figures_of(rollouts), **groups}
         templates = {
-            name: [sum(one.outcome.success for one in played), len(played)]
+            name: [sum(bool(one.outcome.success) for one in played), len(played)]
             for name in sorted({one.template for one in rollouts})
             if (played := [one for one in rollouts if one.template == name])
         }
@@ -186,8 +186,8 @@ def figures_of(rollouts: Sequence[Rollout]) -> dict[str, float]:
     outcomes, count = [one.outcome for one in rollouts], len(rollouts)
     ends = Counter(one.ended for one in outcomes)
     return {
-        "success": sum(one.success for one in outcomes) / count,
-        "false_complete": sum(one.false_complete for one in outcomes) / count,
+        "success": sum(bool(one.success) for one in outcomes) / count,
+        "false_complete": sum(bool(one.false_complete) for one in outcomes) / count,
         "side_effect": sum(bool(one.side_effects) for one in outcomes) / count,
         "rollout_steps": fmean(one.steps for one in outcomes),
         "entropy": fmean(answer.entropy for one in rollouts for answer in one.answers),
