@@ -21,7 +21,14 @@ from vlm_agent.training.dry_run.report import Target, dry_run
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "recipes").glob("*.yaml"))
-SMALL = ("auto_ui_tiny", "llama_vit_smollm2", "llama_vit_tiny", "phone_vlm_tiny_lora", "text_tiny")
+SMALL = (
+    "auto_ui_tiny",
+    "llama_vit_smollm2",
+    "llama_vit_tiny",
+    "phone_vlm_tiny_grpo",
+    "phone_vlm_tiny_lora",
+    "text_tiny",
+)
 ELSEWHERE = ("gcloud", "hf", "make", "cp", ".venv/bin/pip")
 """Programs that are not ours."""
 
@@ -128,7 +135,7 @@ def test_every_other_command_of_ours_has_options_that_exist_and_the_recipes_own_
                 assert str(options.output) == recipe.data.shards
             if name == "convert-checkpoint":
                 assert str(options.output) == recipe.model.vlm.checkpoint
-            if name == "evaluate":
+            if name == "evaluate" and not options.online:
                 assert (str(options.checkpoint), str(options.shards)) == (recipe.output, recipe.data.shards)
             if name == "merge":
                 assert str(options.run_folder) == recipe.output
@@ -170,7 +177,7 @@ def test_the_head_is_a_five_hundredth_of_a_step_because_few_tokens_have_a_label(
     assert 0 < forward_and_backward < dry.step.work.model / (100 if name in IN_TOOL_CALLS else 500)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", [name for name in SMALL if name != "phone_vlm_tiny_grpo"])
 def test_a_recipe_for_a_laptop_can_be_dry_run_too(name, folder):
     path = ROOT / "recipes" / f"{name}.yaml"
     overrides = {"data.shards": str(folder / "shards")}

@@ -199,8 +199,8 @@ def test_dropout_masks_differ_between_ranks(shards, tmp_path, monkeypatch):
     second = SimpleNamespace(**vars(ranks) | {"number": lambda: 1})
     monkeypatch.setattr("vlm_agent.training.train.ranks", second)
 
-    def rows_of_first(stream, _, steps, recipe, place):
-        return load_rows(stream, range(steps), 0, place.device)
+    def rows_of_first(stream, _, steps, recipe, engine):
+        return load_rows(stream, range(steps), 0, engine.place.device)
 
     monkeypatch.setattr("vlm_agent.training.train.rows_of", rows_of_first)
     other, _ = run(shards, tmp_path, "other", **LORA)

@@ -47,6 +47,7 @@ def run(options: argparse.Namespace) -> int:
     with without_garbage_collection(options.is_program):
         from vlm_agent.errors import Stopped
         from vlm_agent.recipe.run import read_recipe
+        from vlm_agent.reinforcement.data import data_of
         from vlm_agent.training.train import train
 
     console, recipe = make_console(), read_recipe(options.config, overrides)
@@ -54,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
         _dry_run(recipe, options, console)
         return OK
     try:
-        train(recipe, console)
+        train(recipe, console, data_of)
     except Stopped as stopped:
         if os.environ.get("RANK", "0") == "0":
             console.print(str(stopped))
@@ -98,11 +99,17 @@ def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
 
 
 def _dry_run(recipe: "Recipe", options: argparse.Namespace, console: "Console") -> None:
-    from vlm_agent.training.data.shard_data import ShardDataModule, data_module_of
+    from vlm_agent.reinforcement.data import data_of
+    from vlm_agent.training.data.shard_data import ShardDataModule
     from vlm_agent.training.dry_run.hardware import find_gpu
     from vlm_agent.training.dry_run.report import Target, dry_run, print_dry_run
     from vlm_agent.training.dry_run.start import check_start
 
-    data_module = cast(ShardDataModule, data_module_of(recipe))
+    data = data_of(recipe)
+    if recipe.reinforcement is not None:  # the lengths of its sentences are known only once they are played
+        data.stream()
+        console.print(f"{data.reads}; {data.steps} steps of {data.rows_per_step} rows", highlight=False, soft_wrap=True)
+        return
+    data_module = cast(ShardDataModule, data)
     check_start(data_module)
     print_dry_run(console, dry_run(data_module, Target(find_gpu(options.gpu), options.gpus, options.mfu)))

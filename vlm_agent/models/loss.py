@@ -9,7 +9,7 @@ its labels. A batch may hold several sequences: all columns are (B, L).
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import nn
@@ -32,6 +32,7 @@ class SupervisedOutput(ModelOutput):
 
     `share`: this batch's part of the sum of their weights. `token_losses`: float32 (supervised tokens,), unweighted,
     detached, in reading order; `logits` beside them. `action_loss` and `element_loss`: means over this batch, detached.
+    `clipped`: with a `Policy`, the number of tokens whose ratio is clipped.
     """
 
     loss: torch.Tensor | None = None
@@ -40,6 +41,33 @@ class SupervisedOutput(ModelOutput):
     token_losses: torch.Tensor | None = None
     action_loss: torch.Tensor | None = None
     element_loss: torch.Tensor | None = None
+    clipped: torch.Tensor | None = None
+
+
+class Policy(NamedTuple):
+    """The columns of a policy gradient, float32 (B, L), beside the labels of a batch.
+
+    A sampled token has the loss -min(r A, clip(r, 1 - low, 1 + high) A), with the ratio r of its probability to the one
+    it was sampled with (PPO, Schulman et al. 2017, eq. 7; the two bounds of DAPO, Yu et al. 2025, eq. 10). `advantages`
+    holds A, `log_probabilities` those of the sampler; NaN for a token that no ratio is taken of, whose loss is A times
+    its cross entropy. `temperature` divides the logits, as in sampling. `clip`: (low, high).
+    """
+
+    advantages: torch.Tensor
+    log_probabilities: torch.Tensor
+    temperature: float
+    clip: tuple[float, float]
+
+    def losses(self, entropies: torch.Tensor, predicted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The losses, and which of them are clipped: (supervised tokens,) each. `entropies`: the cross entropies of the
+        supervised tokens; `predicted`: their places in the columns."""
+        advantages, sampled = (column.flatten()[predicted] for column in self[:2])
+        has_ratio, (low, high) = ~sampled.isnan(), self.clip
+        # In place of NaN the own value: the gradient of what `where` does not choose must be finite, too.
+        ratio = (torch.where(has_ratio, sampled, -entropies.detach()).neg() - entropies).exp()
+        free, bounded = ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages
+        losses = torch.where(has_ratio, -torch.minimum(free, bounded), advantages * entropies)
+        return losses, has_ratio & (bounded < free)
 
 
 def supervise(
@@ -50,18 +78,21 @@ def supervise(
     weights: torch.Tensor | None = None,
     shift: bool = True,
     places: torch.Tensor | None = None,
+    policy: Policy | None = None,
 ) -> SupervisedOutput:
     """Logits and loss at supervised positions only; elsewhere the head, most of the memory of a pass, never runs.
 
     `hidden` (B, L, width). `labels` int64 (B, L), `IGNORED` at positions without loss. `weights` float (B, L), None:
     all 1. `shift`: labels are beside the input tokens, else beside the outputs. `items`: the sum of the weights of all
     batches whose gradients are summed; None: of this one. `places`: `target_places` of the labels; None: found here,
-    where a GPU must be waited for.
+    where a GPU must be waited for. `policy`: of a policy gradient, in place of the cross entropy.
     """
     places = target_places(labels, shift) if places is None else places
     predicted = places + int(shift)
     logits = logits_of(hidden.flatten(0, 1).index_select(0, places))
-    losses = functional.cross_entropy(logits.float(), labels.flatten()[predicted], reduction="none")
+    scaled = logits.float() if policy is None else logits.float() / policy.temperature
+    entropies = functional.cross_entropy(scaled, labels.flatten()[predicted], reduction="none")
+    losses, clipped = (entropies, None) if policy is None else policy.losses(entropies, predicted)
     if weights is None:
         weighted = losses
         count: torch.Tensor | int = max(len(losses), 1)  # the loss of a batch without targets is 0, not 0/0
@@ -73,8 +104,9 @@ def supervise(
         loss=weighted.sum() / total,
         logits=logits,
         share=count / total,
-        token_losses=losses.detach(),
+        token_losses=entropies.detach(),
         action_loss=weighted.detach().sum() / count,
+        clipped=None if clipped is None else clipped.sum(),
     )
 
 

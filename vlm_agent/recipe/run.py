@@ -6,7 +6,7 @@ folder and is itself a valid recipe.
 
 import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
@@ -24,6 +24,7 @@ from vlm_agent.action_languages import ChosenLanguage, default_settings
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.model import ModelRecipe
+from vlm_agent.recipe.reinforcement import ReinforcementRecipe
 from vlm_agent.recipe.yaml_file import find_shipped, override, read_mapping, validated
 from vlm_agent.settings import BARE_OFF, Section, either
 
@@ -138,14 +139,44 @@ class TrainingRecipe(Section):
 
 
 class Recipe(Section):
-    """One training run. `output` is its run folder."""
+    """One training run. `output` is its run folder. `reinforcement`: the agent learns from its rollouts, not from
+    data."""
 
     output: str
     model: ModelRecipe
     data: DataRecipe
     action_language: ChosenLanguage = Field(default_factory=default_settings)
     training: TrainingRecipe
+    reinforcement: ReinforcementRecipe | None = None
     seed: NonNegativeInt = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _length_of_rounds(cls, content: Any) -> Any:
+        """The length of a run of reinforcement, and its defaults of a checkpoint and a log line a round."""
+        rounds = content.get("reinforcement") if isinstance(content, dict) else None
+        if not isinstance(rounds, dict) or not isinstance(content.get("training"), dict):
+            return content
+        played = ReinforcementRecipe.model_validate(rounds)
+        derived = {"steps": played.steps, "save_steps": played.updates, "log_steps": played.updates}
+        return content | {"training": derived | content["training"]}
+
+    @model_validator(mode="after")
+    def _learns_from_rollouts(self) -> "Recipe":
+        training, played = self.training, self.reinforcement
+        if played is None:
+            return self
+        if training.steps != played.steps:
+            raise ValueError(f"training.steps is reinforcement.rounds x updates, {played.steps}; remove it")
+        if sizes := [
+            key for key in ("batch_size", "batch_tokens", "validation", "deepspeed") if getattr(training, key)
+        ]:
+            raise ValueError(f"remove training.{sizes[0]}; rows of rollouts do not support it")
+        if (self.data.shards, self.data.chats, self.data.sentences) != (None, None, "trajectory"):
+            raise ValueError("rollouts are trajectories of the agent itself; remove data.shards and data.sentences")
+        if self.model.train.has_adapter and self.model.lora.dropout:
+            raise ValueError("model.lora.dropout must be 0: tokens are scored as they were sampled, without dropout")
+        return self
 
     @model_validator(mode="after")
     def _mixed_precision(self) -> "Recipe":

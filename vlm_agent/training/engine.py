@@ -299,7 +299,13 @@ def load(rows: Rows, numbers: Sequence[int], workers: int, device: torch.device)
         worker_init_fn=leave_stopping_to_parent,
         pin_memory=on_gpu,
     )
-    return map(partial(send_to_device, device=device, non_blocking=on_gpu), iter(loader))
+    return map(partial(on_device, device=device), iter(loader))
+
+
+def on_device(batch: dict, device: torch.device) -> dict:
+    """The batch with its tensors on the device; a copy to a GPU is asynchronous from pinned memory."""
+    moved: dict = send_to_device(batch, device=device, non_blocking=device.type == "cuda")
+    return moved
 
 
 def _unchanged(batch: Any) -> Any:

@@ -104,8 +104,9 @@ class Journal:
         else:
             element = f" elements {figures['element_loss']:.3f}" if "element_loss" in figures else ""
             mfu = f"  MFU {figures['mfu']:.1%}" if "mfu" in figures else ""
+            success = f"success {figures['success']:.1%}  " if "success" in figures else ""
             line = (
-                f"step {step}/{self.steps}  loss {figures['loss']:.3f}{element}  "
+                f"step {step}/{self.steps}  loss {figures['loss']:.3f}{element}  {success}"
                 f"{figures['tokens_per_second']:,.0f} tokens/s  {figures['actions_per_second']:.1f} actions/s{mfu}  "
                 f"loader wait {figures['data_wait']:.0%}  {figures['memory_gib']:.1f} GiB  "
                 f"ETA {clock_time(self.eta(step))}"

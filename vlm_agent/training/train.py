@@ -25,15 +25,13 @@ from vlm_agent.models.weights.precision import describe_device, model_device
 from vlm_agent.recipe.run import Recipe, TrainingRecipe
 from vlm_agent.training.data.data_module import DataModule
 from vlm_agent.training.data.shard_data import data_module_of
-from vlm_agent.training.data.stream import RowStream
+from vlm_agent.training.data.stream import Batches
 from vlm_agent.training.engine import (
     Engine,
-    Place,
     adapt,
     checkpoint_activations,
     describe,
     engine_of,
-    load,
     load_base,
     take_place,
     total_parameters,
@@ -119,13 +117,13 @@ def _train(
     if is_first_rank():
         record_features(model, run)  # after the checkpoints are known to be of the same features
     first = 0 if newest is None else step_of(newest)
-    rows = rows_of(stream, first, data.steps, recipe, place)  # draws a number, so before the random state is restored
+    rows = rows_of(stream, first, data.steps, recipe, engine)  # draws a number, so before the random state is restored
     if newest is not None:
         checkpoints.resume(newest, engine)
     meter = Meter(place.device, known_flops(data, checkpointed), peak_flops(place.device, place.bf16))
     with trackers(recipe) as logs:
         journal = Journal(run, first, data.steps, console, logs)
-        parts = Parts(engine, rows, meter, validation, checkpoints, journal, preemption)
+        parts = Parts(engine, rows, meter, validation, checkpoints, journal, preemption, stream.figures)
         run_steps(parts, recipe.training, first, data.steps)
     if preemption.stopped_after is None:
         finish(run, recipe, data, model, journal, parameters, hardware, console)
@@ -133,7 +131,8 @@ def _train(
 
 @dataclass(frozen=True)
 class Parts:
-    """What the loop works with. `rows`: this rank's batches from the next step on."""
+    """What the loop works with. `rows`: this rank's batches from the next step on. `figures`: those of the data for a
+    log line."""
 
     engine: Engine
     rows: Iterator[dict]
@@ -142,6 +141,7 @@ class Parts:
     checkpoints: Checkpoints
     journal: Journal
     preemption: Preemption
+    figures: Callable[[], dict[str, float]] = dict
 
 
 def run_steps(parts: Parts, training: TrainingRecipe, first: int, steps: int) -> None:
@@ -172,7 +172,8 @@ def run_steps(parts: Parts, training: TrainingRecipe, first: int, steps: int) ->
 
         stops = parts.preemption.stops(step, steps, signal)
         if step == 1 or step % training.log_steps == 0:
-            parts.journal.log(step, meter.read() | engine.figures())  # ranks; waits for the device
+            counted = meter.read()  # ranks; waits for the device
+            parts.journal.log(step, counted | engine.figures() | parts.figures())
         is_due = training.validation is not None and (step % training.validation.steps == 0 or step == steps)
         # The sender of a signal may not wait for a validation; the resumed run begins with it.
         figures = validate(parts, step) if is_due and not stops else None  # ranks
@@ -192,11 +193,11 @@ def validate(parts: Parts, step: int) -> dict[str, float]:
     return figures
 
 
-def rows_of(stream: RowStream, first: int, steps: int, recipe: Recipe, place: Place) -> Iterator[dict]:
+def rows_of(stream: Batches, first: int, steps: int, recipe: Recipe, engine: Engine) -> Iterator[dict]:
     """This rank's batches of the steps after `first`, on its device: rows are dealt to the ranks in turn."""
     in_step = recipe.training.accumulation * ranks.count()
     numbers = range(first * in_step + ranks.number(), steps * in_step, ranks.count())
-    return load(stream, numbers, recipe.data.workers, place.device)
+    return stream.batches(numbers, engine, recipe.data.workers)
 
 
 def is_first_rank() -> bool:

@@ -117,16 +117,21 @@ def decode_sentence(decoder: Decoder, sentence: Sentence, choose: Choice, limits
 
 
 def decode_together(
-    decoder: CausalDecoder, read: Sequence[ReadSentence], logits: torch.Tensor, choose: Choice, limits: Limits
+    decoder: CausalDecoder,
+    read: Sequence[ReadSentence],
+    logits: torch.Tensor,
+    choices: Sequence[Choice],
+    limits: Limits,
 ) -> list[list[int]]:
     """The tokens that follow each of several sentences that were read, one forward pass for a token of each. `logits`:
-    (vocabulary,) of the first token. The tokens equal those of `decode_sentence`, except for ties as above.
+    (vocabulary,) of the first token. `choices`: one a sentence. The tokens equal those of `decode_sentence`, except for
+    ties as above.
     """
     answers: list[list[int]] = [[] for _ in read]
     unfinished = list(range(len(read)))
     while True:
         for number, here in zip(unfinished, logits, strict=True):
-            answers[number].append(choose(answers[number], int(here.argmax()), partial(_same, here)))
+            answers[number].append(choices[number](answers[number], int(here.argmax()), partial(_same, here)))
         unfinished = [number for number in unfinished if not limits.reached(answers[number])]
         if not unfinished:
             return answers

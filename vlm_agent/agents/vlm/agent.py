@@ -22,6 +22,7 @@ from vlm_agent.agents.decoding.greedy import (
     decode_sentence,
     most_likely,
 )
+from vlm_agent.agents.decoding.sampling import Sampling
 from vlm_agent.agents.examples.of_run import references_of_run
 from vlm_agent.agents.vlm import BATCH_TOKENS
 from vlm_agent.episodes import Episode, Screen, without_pixels
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class VlmAgent(Agent):
-    """A vision-language model with greedy decoding.
+    """A vision-language model with greedy decoding, or with `sampling` where it acts on phones.
 
     `bf16`: mixed precision, which is faster but not bit-exact between whole trajectories and single steps.
     `constrained`: constrained decoding, so that every answer is an action. `batch_tokens`: the maximum number of tokens
@@ -62,6 +63,7 @@ class VlmAgent(Agent):
     constrained: bool = False
     batch_tokens: int = BATCH_TOKENS
     decoder: Decoder | None = field(default=None, compare=False, repr=False)
+    sampling: Sampling | None = None
 
     def __post_init__(self) -> None:
         if self.decoder is None:
@@ -93,7 +95,7 @@ class VlmAgent(Agent):
         start = time.perf_counter()
         prompt = self.prompt(goal, history, screen)
         with torch.inference_mode(), self.precision():
-            ids = decode_sentence(self._decoder, prompt.sentence, prompt.agent.choice, prompt.agent.limits)
+            ids = decode_sentence(self._decoder, prompt.sentence, prompt.choice, prompt.agent.limits)
         return prompt.answer(ids, Usage(len(prompt.sentence), len(ids), calls=1, seconds=time.perf_counter() - start))
 
     def together(self) -> "VlmTogether | None":
@@ -255,6 +257,12 @@ class Prompt:
     sentence: Sentence
     screen: Screen
     has_goal: bool | None
+
+    @property
+    def choice(self) -> Choice:
+        """How each token of the answer is chosen; with sampling, another one for every answer."""
+        sampling = self.agent.sampling
+        return self.agent.choice if sampling is None else sampling.of_step(self.screen.episode, self.screen.step)
 
     def answer(self, ids: list[int], usage: Usage) -> Answer:
         """`ids`: the tokens that were decoded."""

@@ -42,7 +42,8 @@ class VlmTogether:
                 own = [number for number, prompt in enumerate(prompts) if prompt.agent is agent]
                 read = [self._read[phones[number]] for number in own]
                 first = torch.stack([logits[number] for number in own])
-                answers = decode_together(self.decoder, read, first, agent.choice, agent.limits)
+                choices = [prompts[number].choice for number in own]
+                answers = decode_together(self.decoder, read, first, choices, agent.limits)
                 written |= zip(own, answers, strict=True)
         seconds = (time.perf_counter() - start) / len(asked)
         return [

@@ -22,7 +22,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, Pretrained
 
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.attention import packed_options, to_device
-from vlm_agent.models.loss import SupervisedOutput, supervise
+from vlm_agent.models.loss import Policy, SupervisedOutput, supervise
 from vlm_agent.models.pretrained import explain_missing_extras
 from vlm_agent.models.weights.precision import seen_dtype
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
@@ -291,6 +291,7 @@ class LlamaViT(PreTrainedModel):
         num_items_in_batch: torch.Tensor | int | None = None,
         cu_seqlens: np.ndarray | None = None,
         loss_weights: torch.Tensor | None = None,
+        policy: Policy | None = None,
         screen_places: torch.Tensor | None = None,
         target_places: torch.Tensor | None = None,
         element_places: torch.Tensor | None = None,
@@ -315,7 +316,9 @@ class LlamaViT(PreTrainedModel):
         hidden = decoded.last_hidden_state
         if labels is None:
             return SupervisedOutput(logits=self.logits(hidden))
-        output = supervise(hidden, labels, self.logits, num_items_in_batch, loss_weights, places=target_places)
+        output = supervise(
+            hidden, labels, self.logits, num_items_in_batch, loss_weights, places=target_places, policy=policy
+        )
         if self.config.element_loss and self.training and element_labels is not None and seen is not None:
             element_loss = self.name_elements(seen, element_labels, element_places)
             output.loss = output.loss + self.config.element_loss * element_loss * output.share

@@ -19,7 +19,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 
 from vlm_agent.models.attention import packed_options, to_device
-from vlm_agent.models.loss import ReadsRows, SupervisedOutput, supervise
+from vlm_agent.models.loss import Policy, ReadsRows, SupervisedOutput, supervise
 from vlm_agent.models.qwen_vl.vision_kernels import add_deepstack_by_index, tower_inputs, tower_options
 from vlm_agent.models.weights.precision import seen_dtype
 from vlm_agent.sentences import SCREEN_TOKEN, Sentence
@@ -186,6 +186,7 @@ class ReadsScreens(ReadsRows):
         cu_seqlens: np.ndarray | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         loss_weights: torch.Tensor | None = None,
+        policy: Policy | None = None,
         tower: dict | None = None,
         screen_places: torch.Tensor | None = None,
         target_places: torch.Tensor | None = None,
@@ -196,7 +197,9 @@ class ReadsScreens(ReadsRows):
         # The default of the configuration is a cache, which would copy all keys and values.
         options = {"use_cache": False, "tower": tower, "screen_places": screen_places} | packed
         hidden = self.read(patches, grids, input_ids, position_ids, **options).last_hidden_state
-        return supervise(hidden, labels, self.lm_head, num_items_in_batch, loss_weights, places=target_places)
+        return supervise(
+            hidden, labels, self.lm_head, num_items_in_batch, loss_weights, places=target_places, policy=policy
+        )
 
     def read(
         self,

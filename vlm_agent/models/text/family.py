@@ -18,7 +18,7 @@ from vlm_agent.models.cost import DecoderOnlyCost
 from vlm_agent.models.decoding import CausalDecoder
 from vlm_agent.models.family import ModelFamily, Processor, write_tokenizer_of_servers
 from vlm_agent.models.fused import fuse
-from vlm_agent.models.loss import ReadsRows, SupervisedOutput, supervise
+from vlm_agent.models.loss import Policy, ReadsRows, SupervisedOutput, supervise
 from vlm_agent.models.pretrained import configuration, language_model, source_configuration, whole_model
 from vlm_agent.models.starting_heads import LOGIT_SHARE, MATCH, fill, look_back, slow_dimensions, start_layer
 from vlm_agent.models.weights.precision import to_dtype
@@ -174,6 +174,7 @@ class ReadsText(ReadsRows):
         labels: torch.Tensor,
         num_items_in_batch: torch.Tensor | int | None = None,
         loss_weights: torch.Tensor | None = None,
+        policy: Policy | None = None,
         target_places: torch.Tensor | None = None,
     ) -> SupervisedOutput:
         """The loss of `supervise` for one row of `sentences.packing.pack`."""
@@ -181,7 +182,9 @@ class ReadsText(ReadsRows):
         # The default of the configuration is a cache, which would copy all keys and values.
         decoded = self.model(input_ids=input_ids, position_ids=position_ids, use_cache=False, **packed)
         hidden = decoded.last_hidden_state
-        return supervise(hidden, labels, self.lm_head, num_items_in_batch, loss_weights, places=target_places)
+        return supervise(
+            hidden, labels, self.lm_head, num_items_in_batch, loss_weights, places=target_places, policy=policy
+        )
 
 
 class LlamaForCausalLM(ReadsText, transformers.LlamaForCausalLM):

@@ -17,7 +17,7 @@ from vlm_agent.models.family import Processor, family_of, processor_of
 from vlm_agent.recipe.run import Recipe, ValidationRecipe
 from vlm_agent.sentences.templates import CHAT_TURNS_KEY
 from vlm_agent.sentences.trajectory import TrajectorySentences
-from vlm_agent.training.data.stream import Order, RowStream
+from vlm_agent.training.data.stream import Batches, Order, RowStream
 
 LISTED = 20
 """Actions that are not writable are counted, and so many of them listed."""
@@ -167,7 +167,7 @@ class DataModule(ABC):
     def steps(self) -> int:
         return self.steps_of(self.rows_per_step)
 
-    def stream(self) -> RowStream:
+    def stream(self) -> Batches:
         return RowStream(self.order, self.steps * self.rows_per_step, self.writer(), self.processor.collate)
 
     @property

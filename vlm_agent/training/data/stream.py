@@ -6,10 +6,10 @@ recipe's seed and the data alone, not on ranks, workers, or where a run was resu
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch.utils.data import Dataset
 
@@ -20,6 +20,9 @@ from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.packing import fill_rows
 from vlm_agent.sentences.windows import Window
+
+if TYPE_CHECKING:
+    from vlm_agent.training.engine import Engine
 
 _PACKING_BUFFER = 512
 """Shuffled sentences that are packed into rows, or grouped by length: more waste fewer tokens, fewer keep rows better
@@ -146,6 +149,16 @@ def _tokens(item: Item) -> int:
     return item.window.tokens
 
 
+class Batches(Protocol):
+    """The training rows of a run, by number."""
+
+    def batches(self, numbers: range, engine: "Engine", workers: int) -> Iterator[dict]:
+        """The rows of these numbers in their order, on the device of the engine, whose model may play them."""
+
+    def figures(self) -> dict[str, float]:
+        """Figures of the data for a log line."""
+
+
 class RowStream(Dataset):
     """Rows 0 … `total`-1 of a run. `sentence(item, generator)` builds a sentence, `rows` collates several."""
 
@@ -166,3 +179,11 @@ class RowStream(Dataset):
             self.sentence(self.order.items[item], random.Random(f"{self.order.seed}/{place}"))  # noqa: S311 (no secret)
             for item, place in self.order.row(number)
         ]
+
+    def batches(self, numbers: range, engine: "Engine", workers: int) -> Iterator[dict]:
+        from vlm_agent.training.engine import load  # it builds on this module
+
+        return load(self, numbers, workers, engine.place.device)
+
+    def figures(self) -> dict[str, float]:
+        return {}

@@ -35,9 +35,10 @@ class Meter:
     def _reset(self) -> None:
         self._started = time.monotonic()
         self._waited = 0.0
-        self._steps = self._tokens = self._element_batches = 0
+        self._steps = self._tokens = self._element_batches = self._scored = 0
         self._load = NO_WORK
         self._actions = torch.zeros((), dtype=torch.int64, device=self.device)
+        self._clipped = torch.zeros((), dtype=torch.int64, device=self.device)
         self._loss = torch.zeros((), dtype=torch.float64, device=self.device)
         self._element_loss = torch.zeros((), dtype=torch.float64, device=self.device)
         self._losses = torch.zeros(_SUMS, dtype=torch.float64, device=self.device)
@@ -69,6 +70,9 @@ class Meter:
         if output.element_loss is not None:
             self._element_loss += output.element_loss.double()
             self._element_batches += 1
+        if (clipped := getattr(output, "clipped", None)) is not None:  # the output of another package's model
+            self._clipped += clipped
+            self._scored += losses.numel()
 
     def fetch(self, batches: Iterator[dict], count: int) -> list[dict]:
         """The next `count` batches, those of one step; counts the step, and the time spent waiting for them."""
@@ -83,14 +87,15 @@ class Meter:
 
         `loss`: mean over the steps, whose loss is the sum of those of all outputs. `action_loss`: weighted mean over
         supervised tokens of role `action`; `loss_NAME`: over those of one kind of action, or of another role.
-        `…_per_second`: sums over all ranks. `data_wait`: fraction of the time.
-        `memory_gib`: the highest peak of a rank, of its GPU, else of main memory.
+        `clipped`: of a policy gradient, the fraction of tokens with a clipped ratio. `…_per_second`: sums over all
+        ranks. `data_wait`: fraction of the time. `memory_gib`: the highest peak of a rank, of its GPU, else of main
+        memory.
         """
         seconds, steps = time.monotonic() - self._started, max(self._steps, 1)
         sums = self._sums()
         self._reset()
-        counts, losses, weights, memory = sums.split([7, _SUMS, _SUMS, ranks.count()])
-        tokens, actions, waited, loss, element_loss, element_batches, flops = counts.tolist()
+        counts, losses, weights, memory = sums.split([9, _SUMS, _SUMS, ranks.count()])
+        tokens, actions, waited, loss, element_loss, element_batches, flops, clipped, scored = counts.tolist()
         in_actions = slice(_KINDS + 1)
         total = weights[in_actions].sum()
         figures = {
@@ -103,6 +108,8 @@ class Meter:
                 figures[f"loss_{name}"] = total_loss / weight
         if element_batches:
             figures["element_loss"] = element_loss / element_batches
+        if scored:
+            figures["clipped"] = clipped / scored
         figures |= {
             "tokens_per_second": tokens / seconds,
             "actions_per_second": actions / seconds,
@@ -121,11 +128,12 @@ class Meter:
         memory[ranks.number()] = _peak_memory(self.device)
         flops = 0 if self.flops is None else self.flops.of(self._load).model
         counts = torch.tensor(
-            [self._tokens, 0, self._waited, 0, 0, self._element_batches, flops],
+            [self._tokens, 0, self._waited, 0, 0, self._element_batches, flops, 0, self._scored],
             dtype=torch.float64,
             device=self.device,
         )
         counts[1], counts[3], counts[4] = self._actions, self._loss, self._element_loss
+        counts[7] = self._clipped
         return ranks.summed(torch.cat([counts, self._losses, self._weights, memory])).cpu()
 
 

@@ -47,6 +47,7 @@ _MAY_CHANGE = {
     "data.features",  # the sha256 of its files is in that of the data
     *("training.log_steps", "training.track", "training.save_steps", "training.save_seconds"),
     *("training.keep_checkpoints", "training.accumulation"),
+    *(f"reinforcement.{key}" for key in ("temperature", "samples", "curriculum", "all_fail")),
     *(f"model.{source}.{key}" for source in SOURCES for key in ("revision", "published_as")),
 }
 """Recipe keys that a resumed run may change. `identity_of` checks accumulation x ranks in place of accumulation, and

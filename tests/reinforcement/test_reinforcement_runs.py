@@ -1,0 +1,192 @@
+"""Runs of reinforcement: a killed one resumes to the same weights, and recipes that cannot learn are refused."""
+
+import io
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+
+from vlm_agent.errors import RecipeError, TrainingError
+from vlm_agent.files import read_checked
+from vlm_agent.recipe.run import Recipe
+from vlm_agent.recipe.yaml_file import validated
+from vlm_agent.reinforcement import rounds
+from vlm_agent.reinforcement.data import data_of, refuse_idle_rounds
+from vlm_agent.simulator import TEMPLATES
+from vlm_agent.training.engine import Engine
+from vlm_agent.training.journal import read_progress
+from vlm_agent.training.train import train
+
+EASY = ("open_app", "search_app")
+PLAYED = {"rounds": 2, "tasks": 2, "samples": 2, "updates": 2, "temperature": 1.0, "reward": {"not_an_action": -0.5}}
+
+
+def recipe(output: Path, **played) -> Recipe:
+    content = {
+        "output": str(output),
+        "model": {
+            "base": "phone_vlm_tiny",
+            "train": dict.fromkeys(("vision", "projector", "embeddings", "norm"), "frozen") | {"head": "full"},
+            "lora": {"rank": 2, "dropout": 0.0},
+        },
+        "data": {},
+        "action_language": {"name": "named", "name_swipe_targets": True},
+        "training": {"accumulation": 2, "optimizer": {"learning_rate": 1e-3}, "warmup_steps": 0},
+        "reinforcement": PLAYED | played,
+    }
+    return validated(Recipe, content, "recipe", RecipeError)
+
+
+def run(output: Path, **played) -> Path:
+    return train(recipe(output, **played), Console(file=io.StringIO()), data_of)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model" / "adapter_model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rounds, "WAVE", 2)  # two waves a round
+        yield run(tmp_path_factory.mktemp("reinforcement") / "whole")
+
+
+def lines(folder: Path) -> list[dict]:
+    return [line for line in read_progress(folder / "progress.jsonl") if "loss" in line]
+
+
+def test_every_round_is_logged_with_what_became_of_its_rollouts(whole):
+    last = lines(whole)[-1]
+    assert last["round"] == 2
+    assert last["log_probability_gap"] <= 1e-4
+    assert {"success", "false_complete", "side_effect", "mixed_groups", "entropy", "clipped"} <= {*last}
+    assert {"rollout_seconds", "update_seconds", "steps_per_second"} <= {*last}
+    assert sum(value for name, value in last.items() if name.startswith("ended_")) == pytest.approx(1)
+    assert any(line["learned_groups"] and line["grad_norm"] for line in lines(whole))
+
+
+def test_waves_hold_tokens_and_outcomes_and_no_screens(whole):
+    waves = (read_checked(path, "")["rollouts"] for path in sorted(whole.glob("rounds/00001/waves/*.json")))
+    wave = [rollout for rollouts in waves for rollout in rollouts]
+    assert [(one["task"], one["sample"]) for one in wave] == [
+        (task, sample) for task in read_checked(whole / "rounds/00001/plan.json", "")["tasks"] for sample in range(2)
+    ]
+    assert all(len(one["ids"]) == len(one["log_probabilities"]) for rollout in wave for one in rollout["answers"])
+    assert all(rollout["task"].split("/")[1] == "train" for rollout in wave)
+
+
+def kill(*_, **__):
+    raise KeyboardInterrupt
+
+
+def killed(monkeypatch, owner, name: str, at: int, output: Path) -> None:
+    """A run that ends at call number `at` of a function of `owner`."""
+    genuine, calls = getattr(owner, name), iter(range(at + 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, lambda *args, **named: (genuine if next(calls) < at else kill)(*args, **named))
+        with pytest.raises(KeyboardInterrupt):
+            run(output)
+
+
+def test_a_run_that_is_killed_between_waves_and_in_an_update_resumes_to_the_same_weights(whole, tmp_path, monkeypatch):
+    output = tmp_path / "killed"
+    killed(monkeypatch, rounds, "write_checked", 2, output)  # the plan and a wave of the first round are written
+    killed(monkeypatch, Engine, "clip", 1, output)  # the first update of the first round was lost
+    killed(monkeypatch, Engine, "clip", 3, output)  # a checkpoint is at the end of the first round
+    damaged = output / "rounds/00001/waves/0001.json"
+    damaged.write_bytes(damaged.read_bytes()[:-40])
+    run(output)
+    for name, weight in weights(whole).items():
+        assert torch.equal(weights(output)[name], weight), name
+    for path in whole.rglob("rounds/**/*.json"):
+        assert (output / path.relative_to(whole)).read_bytes() == path.read_bytes()
+
+
+def test_the_curriculum_prefers_templates_that_sometimes_succeed(tmp_path):
+    played = recipe(tmp_path, rounds=1, tasks=1).reinforcement
+    first = rounds.Round(tmp_path, 0, played, 0)
+    first.folder.mkdir(parents=True)
+    templates = {EASY[0]: [4, 8], "add_two": [0, 200]}
+    rounds.write_checked(first.folder / "scores.json", {"figures": {}, "templates": templates, "settings": {}})
+    names = [*templates, "see_cart"]
+    weights = dict(zip(names, rounds.Round(tmp_path, 1, played, 0)._weights(names), strict=True))
+    assert sum(weights.values()) == pytest.approx(1)
+    assert weights["see_cart"] == pytest.approx(weights[EASY[0]])  # nothing is known of it
+    assert 0.05 / 3 < weights["add_two"] < 0.06
+
+
+def test_held_out_templates_are_never_practised(tmp_path):
+    held_out = tuple(template.name for template in TEMPLATES if template.subset != "install")
+    played = recipe(tmp_path, tasks=12, held_out_templates=held_out, curriculum="uniform").reinforcement
+    tasks = rounds.Round(tmp_path, 0, played, 0).tasks()
+    assert {task.split("/")[0] for task in tasks} == {"install"}
+    assert tasks == rounds.Round(tmp_path, 0, played, 0).tasks() != rounds.Round(tmp_path, 1, played, 0).tasks()
+
+
+def test_a_run_that_learns_nothing_for_five_rounds_stops_and_resumes_with_other_settings(tmp_path):
+    played = recipe(tmp_path, rounds=9).reinforcement
+    for number in range(5):
+        idle = rounds.Round(tmp_path, number, played, 0)
+        idle.folder.mkdir(parents=True)
+        figures = {"learned_groups": 0.0, "demonstrations": 0.0}
+        content = {"figures": figures, "templates": {}, "settings": idle.settings()}
+        rounds.write_checked(idle.folder / "scores.json", content)
+        if number < 4:
+            refuse_idle_rounds(idle)
+    with pytest.raises(TrainingError, match=r"last 5 rounds.*temperature.*resume"):
+        refuse_idle_rounds(idle)
+    refuse_idle_rounds(rounds.Round(tmp_path, 4, played.model_copy(update={"temperature": 0.5}), 0))
+
+
+ALL = [template.name for template in TEMPLATES]
+
+
+@pytest.mark.parametrize(
+    ("played", "message"),
+    [
+        ({"method": "ppo"}, "method: 'ppo' is unknown; choose one of awr, filtered, gigpo, grpo"),
+        ({"samples": 1}, "samples: grpo compares the samples of a task, and all advantages of 1 sample are zero"),
+        ({"samples": 1, "method": "gigpo"}, "samples: gigpo compares"),
+        ({"temperature": 0}, "temperature: 0 makes all samples of a task equal, so that all advantages are zero"),
+        ({"held_out_templates": ["see_carts"]}, "'see_carts' is unknown; did you mean see_cart?"),
+        ({"held_out_templates": ALL}, "nothing is left to practise"),
+        ({"split": "test"}, "split: 'test' is refused: these tasks are for evaluation"),
+        ({"task_set": "emulator"}, "task_set: 'emulator' cannot be practised"),
+        ({"rounds": 0}, "rounds"),
+    ],
+)
+def test_a_recipe_that_cannot_learn_is_refused_in_one_line(tmp_path, played, message):
+    with pytest.raises(RecipeError) as refusal:
+        data_of(recipe(tmp_path, **played)).stream()
+    assert message in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"training": {"steps": 7}}, "training.steps is reinforcement.rounds x updates, 4"),
+        ({"training": {"batch_size": 2}}, "remove training.batch_size"),
+        ({"data": {"shards": "x"}}, "remove data.shards"),
+        ({"model": {"base": "phone_vlm_tiny", "lora": {"dropout": 0.1}}}, "dropout must be 0"),
+    ],
+)
+def test_keys_that_rollouts_exclude_are_refused(tmp_path, changes, message):
+    content = json.loads(recipe(tmp_path).model_dump_json(exclude={"training": {"steps"}}))
+    for section, keys in changes.items():
+        content[section] |= keys
+    with pytest.raises(RecipeError, match=message):
+        validated(Recipe, content, "recipe", RecipeError)
+
+
+def test_the_saved_recipe_of_a_run_is_a_valid_recipe(tmp_path):
+    saved = recipe(tmp_path)
+    assert validated(Recipe, json.loads(saved.model_dump_json()), "saved", RecipeError) == saved
+    assert (saved.training.steps, saved.training.save_steps, saved.training.log_steps) == (4, 2, 2)
+    shutil.rmtree(tmp_path, ignore_errors=True)
