@@ -95,7 +95,7 @@ MODES = {
         mode(f"--checkpoint r --shards s --output y {PARTS}", SCORING, "benchmark"),
         mode(
             "--online --checkpoint r --output y",
-            f"tasks seed size scale long_screens workers controls elements {BASES}",
+            f"tasks seed task_set split size scale long_screens workers controls elements {BASES}",
         ),
         mode("--finish --output y"),
     ],

@@ -131,8 +131,7 @@ def _train(
 
 @dataclass(frozen=True)
 class Parts:
-    """What the loop works with. `rows`: this rank's batches from the next step on. `figures`: those of the data for a
-    log line."""
+    """What the loop works with. `rows`: this rank's batches of the next steps. `figures`: the data's, for log lines."""
 
     engine: Engine
     rows: Iterator[dict]
