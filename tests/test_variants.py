@@ -37,10 +37,14 @@ VARIANTS = {
 }
 ALLOWED = {
     "vlm_agent.agents.scripted": {"vlm_agent.evaluation.online.runs"},
-    "vlm_agent.agents.vlm": {"vlm_agent.cli.serve_check"},
+    "vlm_agent.agents.vlm": {
+        "vlm_agent.cli.serve_check",
+        "vlm_agent.reinforcement.data",
+        "vlm_agent.reinforcement.rollouts",
+    },
 }
 """The upper bound on the simulated phone is a script of right actions; serve-check compares a run's model, no other
-agent, with a server."""
+agent, with a server; reinforcement trains the model that samples, and scores its tokens."""
 
 
 @pytest.fixture(scope="module")

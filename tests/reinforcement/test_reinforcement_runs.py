@@ -26,7 +26,7 @@ EASY = ("open_app", "search_app")
 PLAYED = {"rounds": 2, "tasks": 2, "samples": 2, "updates": 2, "temperature": 1.0, "reward": {"not_an_action": -0.5}}
 
 
-def recipe(output: Path, **played) -> Recipe:
+def recipe(output: Path, save_steps: int = 2, **played) -> Recipe:
     content = {
         "output": str(output),
         "model": {
@@ -36,7 +36,8 @@ def recipe(output: Path, **played) -> Recipe:
         },
         "data": {},
         "action_language": {"name": "named", "name_swipe_targets": True},
-        "training": {"accumulation": 2, "optimizer": {"learning_rate": 1e-3}, "warmup_steps": 0},
+        "training": {"accumulation": 2, "optimizer": {"learning_rate": 1e-3}, "warmup_steps": 0}
+        | ({} if save_steps == 2 else {"save_steps": save_steps}),
         "reinforcement": PLAYED | played,
     }
     return validated(Recipe, content, "recipe", RecipeError)
@@ -85,20 +86,20 @@ def kill(*_, **__):
     raise KeyboardInterrupt
 
 
-def killed(monkeypatch, owner, name: str, at: int, output: Path) -> None:
+def killed(monkeypatch, owner, name: str, at: int, output: Path, save_steps: int = 2) -> None:
     """A run that ends at call number `at` of a function of `owner`."""
     genuine, calls = getattr(owner, name), iter(range(at + 1))
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, lambda *args, **named: (genuine if next(calls) < at else kill)(*args, **named))
         with pytest.raises(KeyboardInterrupt):
-            run(output)
+            run(output, save_steps=save_steps)
 
 
 def test_a_run_that_is_killed_between_waves_and_in_an_update_resumes_to_the_same_weights(whole, tmp_path, monkeypatch):
     output = tmp_path / "killed"
     killed(monkeypatch, rounds, "write_checked", 2, output)  # the plan and a wave of the first round are written
-    killed(monkeypatch, Engine, "clip", 1, output)  # the first update of the first round was lost
-    killed(monkeypatch, Engine, "clip", 3, output)  # a checkpoint is at the end of the first round
+    killed(monkeypatch, Engine, "clip", 1, output, save_steps=1)  # a checkpoint is in the middle of the first round
+    killed(monkeypatch, Engine, "clip", 2, output)  # a checkpoint is at its end, and an update of the second is lost
     damaged = output / "rounds/00001/waves/0001.json"
     damaged.write_bytes(damaged.read_bytes()[:-40])
     run(output)
