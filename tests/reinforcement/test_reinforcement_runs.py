@@ -4,6 +4,7 @@ import io
 import json
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
+from vlm_agent.cli.status import _run_lines
 from vlm_agent.errors import RecipeError, TrainingError
 from vlm_agent.files import read_checked
 from vlm_agent.recipe.run import Recipe
@@ -20,6 +22,7 @@ from vlm_agent.reinforcement.data import data_of, refuse_idle_rounds
 from vlm_agent.simulator import TEMPLATES
 from vlm_agent.training.engine import Engine
 from vlm_agent.training.journal import read_progress
+from vlm_agent.training.run_folder.status import read_status
 from vlm_agent.training.train import train
 
 EASY = ("open_app", "search_app")
@@ -70,6 +73,7 @@ def test_every_round_is_logged_with_what_became_of_its_rollouts(whole):
     assert {"rollout_seconds", "update_seconds", "steps_per_second"} <= {*last}
     assert sum(value for name, value in last.items() if name.startswith("ended_")) == pytest.approx(1)
     assert any(line["learned_groups"] and line["grad_norm"] for line in lines(whole))
+    assert dict(_run_lines(read_status(whole), datetime.now(UTC)))["rollouts"].startswith("round 2: success ")
 
 
 def test_waves_hold_tokens_and_outcomes_and_no_screens(whole):

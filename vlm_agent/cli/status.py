@@ -133,6 +133,12 @@ def _run_lines(status: "Status", now: datetime) -> Lines:
             f"{figures['tokens_per_second']:,.0f} tokens/s, {figures['actions_per_second']:.1f} actions/s, "
             f"loader wait {figures['data_wait']:.0%}, {figures['memory_gib']:.1f} GiB",
         )
+        if {"round", "success", "false_complete", "mixed_groups"} <= figures.keys():
+            yield (
+                "rollouts",
+                f"round {figures['round']:.0f}: success {figures['success']:.1%}, false completes "
+                f"{figures['false_complete']:.1%}, {figures['mixed_groups']:.0f} groups with both outcomes",
+            )
     if validation := status.validation:
         exact = f"{validation['eval_accuracy']:.1%} of actions exact"
         yield "validation", f"step {validation['step']}: loss {validation['eval_loss']:.3f}, {exact}"

@@ -104,6 +104,11 @@ class _LogStep(_Line):
     actions_per_second: float
     data_wait: float
     memory_gib: float
+    # Of a run of reinforcement.
+    round: float = 0
+    success: float = 0
+    false_complete: float = 0
+    mixed_groups: float = 0
 
 
 @dataclass
