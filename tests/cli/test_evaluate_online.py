@@ -36,7 +36,7 @@ def test_success_is_written_and_printed(tmp_path, monkeypatch, capsys):
         (["--checkpoint", "R", "--shards", "S", "--tasks", "3"], "--tasks needs --online"),
         (["--checkpoint", "R", "--shards", "S", "--seed", "0"], "--seed needs --online"),
         (["--checkpoint", "R", "--shards", "S", "--long-screens"], "--long-screens needs --online"),
-        (["--checkpoint", "R", "--shards", "S", "--size", "896x416"], "--size needs --online"),
+        (["--checkpoint", "R", "--shards", "S", "--task-set", "browser"], "--task-set needs --online"),
     ],
 )
 def test_recorded_episodes_and_phones_are_not_mixed(arguments, message, tmp_path, capsys):

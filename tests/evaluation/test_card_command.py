@@ -118,7 +118,7 @@ def _with_file(planned, run, tmp_path, plan, file):
         "",
         "--agent.bf16 true --controls none --long-screens",
         "--controls no_history --seed 2",
-        "--split train --size 896x416 --scale 2",
+        "--split train --scale 2",
         "--task-set browser",
     ],
 )

@@ -16,7 +16,7 @@ from vlm_agent.cli.agent_options import (
     places,
     run_of_agent,
 )
-from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, refuse, shipped_file, size
+from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, refuse, shipped_file
 from vlm_agent.files.console import make_console, quiet_libraries
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ vlm_agent/devices/adb/task_set.py). Writes online.json and a trace of every task
 _NONE = "none"
 """The value of `--controls` for an evaluation without controls."""
 
-_ONLINE = ("tasks", "seed", "task_set", "size", "scale", "long_screens")
+_ONLINE = ("tasks", "seed", "task_set", "scale", "long_screens")
 _OFFLINE = ("finish", "benchmark", "shards", "groups", "limit", "shard_index", "shard_count")
 
 
@@ -97,12 +97,13 @@ def add(commands: Commands) -> None:
 
 def _add_online(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--online", action="store_true", help="score the agent on tasks on phones")
-    parser.add_argument("--task-set", metavar="NAME", help="simulated (default), browser, or a YAML file of goals")
+    parser.add_argument(
+        "--task-set",
+        metavar="NAME",
+        help="simulated (default), browser, or a YAML file, such as one with `task_set: simulated` and `size: [896, 416]`",
+    )
     parser.add_argument("--tasks", type=count, metavar="N", help="number of tasks (default 100)")
     parser.add_argument("--seed", type=_count_or_0, metavar="S", help="the tasks of `simulate --seed S` (default 0)")
-    parser.add_argument(
-        "--size", type=size, metavar="HxW", help="size of the phones' screens in pixels (default 448x208)"
-    )
     parser.add_argument(
         "--scale",
         type=count,
@@ -212,7 +213,7 @@ def _verify_benchmark(options: argparse.Namespace, earlier: "Earlier") -> None:
 def _task_set(options: argparse.Namespace) -> "TaskSet":
     from vlm_agent.devices.task_sets import DEFAULT, read_task_set
 
-    overrides = {key: value for key in ("size", "scale") if (value := getattr(options, key)) is not None}
+    overrides = {} if options.scale is None else {"scale": options.scale}
     return read_task_set(DEFAULT if options.task_set is None else options.task_set, overrides)
 
 

@@ -85,8 +85,9 @@ class InputRun(Run):
             make_chats(self.chats, self.data, path, self.elements)
 
     def _play(self, tasks: int) -> Mapping[str, dict]:
-        output = self.folder / "online"
-        keys = ("--tasks", tasks, "--size", "x".join(map(str, SIZE)), "--no-controls", "--output", output)
+        output, task_set = self.folder / "online", self.folder / "tasks.yaml"
+        task_set.write_text(f"task_set: simulated\nsize: {list(SIZE)}\n", encoding="utf-8")
+        keys = ("--tasks", tasks, "--task-set", task_set, "--controls", "none", "--output", output)
         with self._served() as agent:
             command("evaluate", "--online", *agent, *keys)
         return read_online(output)
