@@ -23,12 +23,12 @@ STRUCK = "offline-asks-0"
 """The stage that loses its node, with the model that is served beside it."""
 
 LISTED = """
-simulate	cpu	done	-	out/data/aitw
-convert	cpu	open	simulate	out/data/shards
-train-bad-0	gpu	open	convert	out/runs/bad_0
-offline-bad-0	gpu	open	simulate,convert,train-bad-0	out/offline/bad_0
-train-good-0	gpu	open	convert	out/runs/good_0
-offline-good-0	gpu	open	simulate,convert,train-good-0	out/offline/good_0
+simulate	0	done	-	out/data/aitw
+convert	0	open	simulate	out/data/shards
+train-bad-0	2	open	convert	out/runs/bad_0
+offline-bad-0	1	open	simulate,convert,train-bad-0	out/offline/bad_0
+train-good-0	2	open	convert	out/runs/good_0
+offline-good-0	1	open	simulate,convert,train-good-0	out/offline/good_0
 """
 PROGRAM = f"""
 case "$*" in
@@ -74,7 +74,8 @@ def test_a_dry_run_shows_a_job_for_each_stage_that_is_not_done(tmp_path):
     }
     assert {name: _option(words, "--gres") for name, words in found.items()} == {
         "convert": None,
-        **dict.fromkeys(("train-bad-0", "offline-bad-0", "train-good-0", "offline-good-0"), "gpu:1"),
+        **dict.fromkeys(("train-bad-0", "train-good-0"), "gpu:2"),
+        **dict.fromkeys(("offline-bad-0", "offline-good-0"), "gpu:1"),
         "report": None,
     }
     words = found["train-good-0"]

@@ -70,8 +70,8 @@ def test_the_list_shows_kind_state_needs_and_output_and_writes_nothing(command, 
     found = listed(command, capsys)
     runs = tmp_path / "out/runs"
     assert list(found)[:3] == ["train-one-0", "offline-one-0", "online-one-0"]
-    assert found["train-one-0"] == ["gpu", "open", "-", str(runs / "one_0")]
-    assert found["online-other-0"] == ["gpu", "open", "train-other-0", str(tmp_path / "out/online/other_0")]
+    assert found["train-one-0"] == ["1", "open", "-", str(runs / "one_0")]
+    assert found["online-other-0"] == ["1", "open", "train-other-0", str(tmp_path / "out/online/other_0")]
     assert not (tmp_path / "out").exists()
 
 
