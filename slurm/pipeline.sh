@@ -20,7 +20,8 @@
 # of those that it needs; agents and seeds are independent. With `--gpus N` a training has N GPUs of a node, and so has a
 # job that serves a model by `--serve COMMAND` beside its prompts. The last job, `report`, runs when all others have ended.
 #
-#   --dry-run  print the submissions
+#   --dry-run  print the submissions; of a comparison with the hours that each is estimated to take
+#   --gpu NAME  the GPUs of that estimate, as in `vlm-agent train --dry-run` (default H100)
 #   --nodes N  training nodes (default: NODES of slurm/site.sh); not with compare, whose stages have one node each
 #
 # When a job fails, the jobs that wait for it are cancelled, and slurm/logs/failed-ID.out shows which job failed and why.
@@ -44,10 +45,11 @@ default() {
 
 read_command() {
     local stage="" nodes=""
-    dry_run="" convert=() features=() train=() evaluate=() compare=() stages=()
+    dry_run="" gpu=H100 convert=() features=() train=() evaluate=() compare=() stages=()
     while [ $# -gt 0 ]; do
         case $1 in
             --dry-run) dry_run=1 ;;
+            --gpu) gpu=${2:?--gpu needs a name} && shift ;;
             --nodes) NODES=${2:?--nodes needs a number} nodes=$2 && shift ;;
             --help | -h) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' slurm/pipeline.sh && exit ;;
             *) break ;;
@@ -128,7 +130,8 @@ check_stages() {
     use_caches
     "${program[@]}" check "${words[@]:1}" >&2 || fail "nothing is submitted; see above"
     if [ "${stages[0]}" != compare ]; then return; fi
-    listing=$("${program[@]}" compare "${compare[@]}" --list-stages) || fail "the stages cannot be listed, see above"
+    listing=$("${program[@]}" compare "${compare[@]}" --list-stages ${dry_run:+--hours "$gpu"}) ||
+        fail "the stages cannot be listed, see above"
 }
 
 # The shards of the conversion, and the recipe of the training, are defaults.
@@ -181,7 +184,7 @@ submit() {
     if [ -n "$dry_run" ]; then
         job=ID_OF_${name^^}
         printf '%q ' sbatch "${options[@]}" "$@"
-        echo
+        echo "${hours:+# $hours hours}"
     else
         job=$(sbatch "${options[@]}" "$@") || give_up "$name"
         job=${job%%;*}  # a federation appends the cluster's name
@@ -239,7 +242,7 @@ submit_evaluate() {
 submit_compare() {
     local name gpus state needs needed writes
     local -A numbers=()
-    while IFS=$'\t' read -r name gpus state needs writes; do
+    while IFS=$'\t' read -r name gpus state needs writes hours; do
         if [ "$state" = "done" ]; then continue; fi
         after=""
         for needed in ${needs//,/ }; do after+=${numbers[$needed]:+:${numbers[$needed]}}; done
@@ -248,7 +251,7 @@ submit_compare() {
         numbers[$name]=${jobs[-1]#*:}
     done <<<"$listing"
     after=$(printf ':%s' "${jobs[@]#*:}")
-    after=${jobs:+afterany$after}
+    after=${jobs:+afterany$after} hours=""
     submit_stage report 0 "$(option --output "${compare[@]}")" "${compare[@]}" --report
 }
 
@@ -274,7 +277,7 @@ submit_failed() {
 
 read_command "$@"
 check_command
-after="" jobs=()
+after="" hours="" jobs=()
 for stage in "${stages[@]}"; do "submit_$stage"; done
 if [ "${stages[0]}" != compare ]; then submit_failed; fi
 if [ -z "$dry_run" ]; then

@@ -60,6 +60,13 @@ def add(commands: Commands) -> None:
         help="only print the stages, separated by tabs: name, number of GPUs, done or open, stages that it needs, "
         "output",
     )
+    parser.add_argument(
+        "--hours",
+        metavar="GPU",
+        help="with --list-stages: also the estimated hours, from shards that exist: of a training on such GPUs (H100, "
+        "A100-80, ...), at least of an evaluation, of prompts on a server with 20,000 tokens read and 1,000 written a "
+        "second; - for others",
+    )
     part.add_argument("--stage", metavar="NAME", help="only run this stage, also beside others")
     part.add_argument("--report", action="store_true", help="only write the table of what is done")
 
@@ -71,6 +78,8 @@ def _check(options: argparse.Namespace) -> None:
         options.parser.error("--model names the model of --endpoint or --serve: use both or neither")
     if options.serve is not None and "{port}" not in options.serve:
         options.parser.error("--serve needs {port} in its command, for the port that this command chooses")
+    if options.hours is not None and not options.list_stages:
+        options.parser.error("--hours is for --list-stages")
     if options.benchmark is not None and options.shards is None:
         options.parser.error("--benchmark needs --shards; simulated demonstrations have the file's own benchmark")
 
@@ -99,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
 
     stages = _stages(options)
     if options.list_stages:
-        say("\n".join(listing(stages)))
+        say("\n".join(listing(stages, options.hours)))
         return OK
     try:
         if options.stage is not None:
