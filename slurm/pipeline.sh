@@ -17,10 +17,12 @@
 #   slurm/pipeline.sh [--dry-run] compare eval/comparisons/X.yaml --output OUT
 #
 # takes the arguments of `vlm-agent compare`, and submits a job for each of its stages that is not done, after the success
-# of those that it needs; agents and seeds are independent. The last job, `report`, runs when all others have ended.
+# of those that it needs; agents and seeds are independent. With `--gpus N` a training has N GPUs of a node, and so has a
+# job that serves a model by `--serve COMMAND` beside its prompts. The last job, `report`, runs when all others have ended.
 #
-#   --dry-run  print the submissions
-#   --nodes N  training nodes (default: NODES of slurm/site.sh); not with compare, whose stages have one GPU each
+#   --dry-run  print the submissions; of a comparison with the hours that each is estimated to take
+#   --gpu NAME  the GPUs of that estimate, as in `vlm-agent train --dry-run` (default H100)
+#   --nodes N  training nodes (default: NODES of slurm/site.sh); not with compare, whose stages have one node each
 #
 # When a job fails, the jobs that wait for it are cancelled, and slurm/logs/failed-ID.out shows which job failed and why.
 # Run the same command again without the finished stages to resume, with the folders that they gave to the others
@@ -43,10 +45,11 @@ default() {
 
 read_command() {
     local stage="" nodes=""
-    dry_run="" convert=() features=() train=() evaluate=() compare=() stages=()
+    dry_run="" gpu=H100 convert=() features=() train=() evaluate=() compare=() stages=()
     while [ $# -gt 0 ]; do
         case $1 in
             --dry-run) dry_run=1 ;;
+            --gpu) gpu=${2:?--gpu needs a name} && shift ;;
             --nodes) NODES=${2:?--nodes needs a number} nodes=$2 && shift ;;
             --help | -h) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' slurm/pipeline.sh && exit ;;
             *) break ;;
@@ -72,7 +75,7 @@ read_command() {
         [ $# -eq 0 ] || shift
     done
     if [ "${#compare[@]}" -gt 0 ] && [ -n "$nodes" ]; then
-        fail "each stage of compare is one process on one GPU, so --nodes has no effect; train a model that needs more by" \
+        fail "each stage of compare has one node, so --nodes has no effect; train a model that needs more by" \
             "\`slurm/pipeline.sh --nodes $nodes train\` and name it as \`run:\` in the comparison file"
     fi
     [ "${#stages[@]}" -gt 0 ] || fail "name a stage: convert, features, train, evaluate or compare (see --help)"
@@ -108,6 +111,11 @@ check_command() {
     fi
     if [ "${stages[0]}" = compare ]; then
         option --output "${compare[@]}" >/dev/null || fail "compare needs --output, the folder of the comparison"
+        local gpus
+        gpus=$(option --gpus "${compare[@]}") || gpus=1
+        if [ "$GPUS_PER_NODE" -gt 0 ] && [[ $gpus =~ ^[0-9]+$ ]] && [ "$gpus" -gt "$GPUS_PER_NODE" ]; then
+            fail "--gpus is $gpus, and a node has $GPUS_PER_NODE (GPUS_PER_NODE of slurm/site.sh)"
+        fi
     fi
     check_stages
 }
@@ -122,7 +130,8 @@ check_stages() {
     use_caches
     "${program[@]}" check "${words[@]:1}" >&2 || fail "nothing is submitted; see above"
     if [ "${stages[0]}" != compare ]; then return; fi
-    listing=$("${program[@]}" compare "${compare[@]}" --list-stages) || fail "the stages cannot be listed, see above"
+    listing=$("${program[@]}" compare "${compare[@]}" --list-stages ${dry_run:+--hours "$gpu"}) ||
+        fail "the stages cannot be listed, see above"
 }
 
 # The shards of the conversion, and the recipe of the training, are defaults.
@@ -175,7 +184,7 @@ submit() {
     if [ -n "$dry_run" ]; then
         job=ID_OF_${name^^}
         printf '%q ' sbatch "${options[@]}" "$@"
-        echo
+        echo "${hours:+# $hours hours}"
     else
         job=$(sbatch "${options[@]}" "$@") || give_up "$name"
         job=${job%%;*}  # a federation appends the cluster's name
@@ -231,34 +240,31 @@ submit_evaluate() {
 
 # A job for each stage that is not done. A stage that fails cancels those that need it; the report names it.
 submit_compare() {
-    local name kind state needs needed writes
+    local name gpus state needs needed writes
     local -A numbers=()
-    while IFS=$'\t' read -r name kind state needs writes; do
+    while IFS=$'\t' read -r name gpus state needs writes hours; do
         if [ "$state" = "done" ]; then continue; fi
         after=""
         for needed in ${needs//,/ }; do after+=${numbers[$needed]:+:${numbers[$needed]}}; done
         after=${after:+afterok$after}
-        "submit_${kind}_stage" "$name" "$writes" "${compare[@]}" --stage "$name"
+        submit_stage "$name" "$gpus" "$writes" "${compare[@]}" --stage "$name"
         numbers[$name]=${jobs[-1]#*:}
     done <<<"$listing"
     after=$(printf ':%s' "${jobs[@]#*:}")
-    after=${jobs:+afterany$after}
-    submit_cpu_stage report "$(option --output "${compare[@]}")" "${compare[@]}" --report
+    after=${jobs:+afterany$after} hours=""
+    submit_stage report 0 "$(option --output "${compare[@]}")" "${compare[@]}" --report
 }
 
-# submit_cpu_stage NAME WORDS…: on CPUs alone.
-submit_cpu_stage() {
-    local size=("--cpus-per-task=$CONVERT_CPUS" "--mem=$CONVERT_MEMORY" "--time=$CONVERT_TIME")
-    submit "$1" "$CPU_PARTITION" "${size[@]}" "--signal=B:USR1@$NOTICE_SECONDS" -- slurm/compare.sbatch "${@:2}"
-}
-
-# submit_gpu_stage NAME WORDS…: on one GPU; training with the time of training jobs.
-submit_gpu_stage() {
-    local size=("--cpus-per-task=$CPUS_PER_GPU" "--mem=$EVALUATE_MEMORY") gpu
-    mapfile -t gpu < <(gpus 1)
-    case $1 in train-*) size+=("--time=$TRAIN_TIME") ;; *) size+=("--time=$EVALUATE_TIME") ;; esac
-    submit "$1" "$GPU_PARTITION" "${size[@]}" "${gpu[@]}" "--signal=B:USR1@$NOTICE_SECONDS" -- \
-        slurm/compare.sbatch "${@:2}"
+# submit_stage NAME GPUS WORDS…: on GPUs of one node, training with the time of training jobs; on CPUs if GPUS is 0.
+submit_stage() {
+    local size=("--cpus-per-task=$CONVERT_CPUS" "--mem=$CONVERT_MEMORY" "--time=$CONVERT_TIME") partition=$CPU_PARTITION
+    if [ "$2" -gt 0 ]; then
+        partition=$GPU_PARTITION
+        size=("--cpus-per-task=$(($2 * CPUS_PER_GPU))" "--mem=$EVALUATE_MEMORY")
+        case $1 in train-*) size+=("--time=$TRAIN_TIME") ;; *) size+=("--time=$EVALUATE_TIME") ;; esac
+        mapfile -t -O "${#size[@]}" size < <(gpus "$2")
+    fi
+    submit "$1" "$partition" "${size[@]}" "--signal=B:USR1@$NOTICE_SECONDS" -- slurm/compare.sbatch "${@:3}"
 }
 
 # If all jobs succeed, its dependency can never be satisfied, and Slurm removes it.
@@ -271,7 +277,7 @@ submit_failed() {
 
 read_command "$@"
 check_command
-after="" jobs=()
+after="" hours="" jobs=()
 for stage in "${stages[@]}"; do "submit_$stage"; done
 if [ "${stages[0]}" != compare ]; then submit_failed; fi
 if [ -z "$dry_run" ]; then

@@ -23,12 +23,12 @@ STRUCK = "offline-asks-0"
 """The stage that loses its node, with the model that is served beside it."""
 
 LISTED = """
-simulate	cpu	done	-	out/data/aitw
-convert	cpu	open	simulate	out/data/shards
-train-bad-0	gpu	open	convert	out/runs/bad_0
-offline-bad-0	gpu	open	simulate,convert,train-bad-0	out/offline/bad_0
-train-good-0	gpu	open	convert	out/runs/good_0
-offline-good-0	gpu	open	simulate,convert,train-good-0	out/offline/good_0
+simulate	0	done	-	out/data/aitw
+convert	0	open	simulate	out/data/shards
+train-bad-0	2	open	convert	out/runs/bad_0
+offline-bad-0	1	open	simulate,convert,train-bad-0	out/offline/bad_0
+train-good-0	2	open	convert	out/runs/good_0	1.5
+offline-good-0	1	open	simulate,convert,train-good-0	out/offline/good_0
 """
 PROGRAM = f"""
 case "$*" in
@@ -74,7 +74,8 @@ def test_a_dry_run_shows_a_job_for_each_stage_that_is_not_done(tmp_path):
     }
     assert {name: _option(words, "--gres") for name, words in found.items()} == {
         "convert": None,
-        **dict.fromkeys(("train-bad-0", "offline-bad-0", "train-good-0", "offline-good-0"), "gpu:1"),
+        **dict.fromkeys(("train-bad-0", "train-good-0"), "gpu:2"),
+        **dict.fromkeys(("offline-bad-0", "offline-good-0"), "gpu:1"),
         "report": None,
     }
     words = found["train-good-0"]
@@ -83,7 +84,16 @@ def test_a_dry_run_shows_a_job_for_each_stage_that_is_not_done(tmp_path):
         *COMPARE[1:],
         "--stage",
         words[2][11:],
+        *("#", "1.5", "hours"),
     ]
+
+
+def test_a_training_on_more_gpus_than_a_node_has_is_refused(tmp_path):
+    place = Workplace(tmp_path)
+    place.set(GPUS_PER_NODE=4)
+    done = place.pipeline_alone("--dry-run", *COMPARE, "--gpus", "8")
+    assert "--gpus is 8, and a node has 4 (GPUS_PER_NODE of slurm/site.sh)" in done.stderr
+    assert not done.stdout
 
 
 def test_when_all_stages_are_done_only_the_report_is_submitted(tmp_path):

@@ -189,7 +189,7 @@ def test_training_gets_the_requested_nodes_and_gpus(alone, nodes, gpus):
         ("train --output r", "train needs --config"),
         ("train --config nowhere.yaml --output r", "the recipe nowhere.yaml does not exist"),
         ("evaluate --checkpoint r", "evaluate needs --output"),
-        ("--nodes 2 compare c.yaml --output o", "each stage of compare is one process on one GPU, so --nodes has no"),
+        ("--nodes 2 compare c.yaml --output o", "each stage of compare has one node, so --nodes has no"),
         ("--nodes 0 train --config recipe.yaml --output r", "--nodes must be 1 or greater, not 0"),
     ],
 )

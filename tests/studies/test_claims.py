@@ -17,6 +17,7 @@ from studies.coat.arms import FAMILIES, ROWS, arm_of
 from studies.d_pot.arms import TABLES
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.errors import UserError
+from vlm_agent.evaluation.comparison.settings import read_comparison
 from vlm_agent.evaluation.report.published import published_tables
 from vlm_agent.recipe.run import read_recipe
 
@@ -148,12 +149,38 @@ def test_two_counts(lower, verdict):
     assert HOW["exact"](Setting({"a": {"lower": lower, "higher": 2}}, ""), claim, None).verdict == verdict
 
 
+PUBLISHED = published_tables()
+REPEATED = [read_comparison(path, {}) for path in sorted((ROOT / "eval/comparisons").glob("*_table_*.yaml"))]
+
+
+def systems_of(comparison):
+    """The systems in its rows: their names, without the subset of a model that is trained on one."""
+    printed = {name for table in PUBLISHED for row in table.rows for name in (row.system, f"{row.system}, {row.where}")}
+    names = (agent.name for agent in comparison.agents.values())
+    return {name if name in printed else name.rpartition(", ")[0] for name in names}
+
+
 def test_every_row_of_a_published_table_has_an_agent_or_a_reason_why_it_has_none():
     listed = [name for _, name, _ in RUN_HERE] + [name for names in SYSTEMS["missing"].values() for name in names]
-    rows = [row for table in published_tables() for row in table.rows]
+    listed += set().union(*map(systems_of, REPEATED))
+    rows = [row for table in PUBLISHED for row in table.rows]
     found = [{row.system, f"{row.system}, {row.where}"}.intersection(listed) for row in rows]
     assert [row for row, names in zip(rows, found, strict=True) if len(names) != 1] == []
     assert sorted(listed) == sorted(set().union(*found)), "each system is listed once, and is in a table"
+
+
+@pytest.mark.parametrize("comparison", REPEATED, ids=[comparison.name for comparison in REPEATED])
+def test_a_file_of_a_table_has_its_rows_but_those_that_nothing_or_something_else_runs(comparison):
+    paper, _, number = comparison.name.rpartition(", table ")
+    rows = [row for table in PUBLISHED if paper in table.paper for row in table.rows]
+    rows = [row for row in rows if re.search(rf"Tables? (\d, )*{number}\b", row.where)]
+    own = systems_of(comparison)
+    assert own <= {name for row in rows for name in (row.system, f"{row.system}, {row.where}")}
+    others = {name for names in SYSTEMS["missing"].values() for name in names} | {name for _, name, _ in RUN_HERE}
+    also = others.union(*map(systems_of, REPEATED))  # a row that two tables print
+    known = [own | (also if row.where.startswith("Tables") else others) for row in rows]
+    names = [{row.system, f"{row.system}, {row.where}"} for row in rows]
+    assert [row.system for row, here, listed in zip(rows, names, known, strict=True) if not here & listed] == []
 
 
 @pytest.mark.parametrize(

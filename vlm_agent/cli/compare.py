@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlm_agent.cli.parser import OK, Commands, add_command, shipped_file
+from vlm_agent.cli.parser import OK, Commands, add_command, count, shipped_file
 from vlm_agent.files.console import make_console, say
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def add(commands: Commands) -> None:
         "--benchmark",
         type=shipped_file,
         metavar="FILE",
-        help="with --shards: their benchmark file (default: episodes of the split test)",
+        help="with --shards: their benchmark file, in place of the file's (default: episodes of the split test)",
     )
     seeds_help = "seeds of training, in place of the file's; more can be added to the same output later"
     parser.add_argument("--seeds", type=int, nargs="+", metavar="S", help=seeds_help)
@@ -43,20 +43,43 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--endpoint", metavar="URL", help="a served model for prompted agents, in place of the one that is trained"
     )
-    parser.add_argument("--model", metavar="NAME", help="name of the model at the endpoint")
+    parser.add_argument(
+        "--serve",
+        metavar="COMMAND",
+        help="in place of --endpoint: a command that serves a model on port {port}; it runs beside each stage that "
+        "asks it, and ends with the stage: 'vllm serve Qwen/Qwen2.5-VL-7B-Instruct --port {port}'",
+    )
+    parser.add_argument("--model", metavar="NAME", help="name of the model at the endpoint, or on that server")
+    parser.add_argument(
+        "--gpus", type=count, default=1, metavar="N", help="GPUs of each training, and beside --serve (default 1)"
+    )
     part = parser.add_mutually_exclusive_group()
     part.add_argument(
         "--list-stages",
         action="store_true",
-        help="only print the stages, separated by tabs: name, gpu or cpu, done or open, stages that it needs, output",
+        help="only print the stages, separated by tabs: name, number of GPUs, done or open, stages that it needs, "
+        "output",
+    )
+    parser.add_argument(
+        "--hours",
+        metavar="GPU",
+        help="with --list-stages: also the estimated hours, from shards that exist: of a training on such GPUs (H100, "
+        "A100-80, ...), at least of an evaluation, of prompts on a server with 20,000 tokens read and 1,000 written a "
+        "second; - for others",
     )
     part.add_argument("--stage", metavar="NAME", help="only run this stage, also beside others")
     part.add_argument("--report", action="store_true", help="only write the table of what is done")
 
 
 def _check(options: argparse.Namespace) -> None:
-    if (options.endpoint is None) != (options.model is None):
-        options.parser.error("--endpoint and --model must be used together")
+    if options.endpoint is not None and options.serve is not None:
+        options.parser.error("--endpoint and --serve exclude each other")
+    if (options.endpoint is None and options.serve is None) != (options.model is None):
+        options.parser.error("--model names the model of --endpoint or --serve: use both or neither")
+    if options.serve is not None and "{port}" not in options.serve:
+        options.parser.error("--serve needs {port} in its command, for the port that this command chooses")
+    if options.hours is not None and not options.list_stages:
+        options.parser.error("--hours is for --list-stages")
     if options.benchmark is not None and options.shards is None:
         options.parser.error("--benchmark needs --shards; simulated demonstrations have the file's own benchmark")
 
@@ -85,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
 
     stages = _stages(options)
     if options.list_stages:
-        say("\n".join(listing(stages)))
+        say("\n".join(listing(stages, options.hours)))
         return OK
     try:
         if options.stage is not None:
@@ -102,6 +125,7 @@ def _stages(options: argparse.Namespace) -> "Stages":
     from vlm_agent.evaluation.comparison.stages import Layout, Stages
 
     overrides = {} if options.seeds is None else {"seeds": options.seeds}
-    endpoint = None if options.endpoint is None else Endpoint(options.endpoint, options.model)
+    endpoint = None if options.model is None else Endpoint(options.endpoint or "", options.model, options.serve or "")
     comparison = read_comparison(options.comparison, overrides)
-    return Stages(comparison, Layout(options.output, options.shards, options.benchmark), options.quick, endpoint)
+    layout = Layout(options.output, options.shards, options.benchmark)
+    return Stages(comparison, layout, options.quick, endpoint, options.gpus)

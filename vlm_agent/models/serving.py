@@ -1,6 +1,7 @@
-"""A trained text model behind `transformers serve`, on loopback, for as long as a block runs."""
+"""A trained text model behind `transformers serve`, or a command that serves a model, for as long as a block runs."""
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -8,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +19,12 @@ from vlm_agent.models.run_layout import MODEL_FOLDER
 
 START_SECONDS = 300
 """Time for the server to import its libraries and to load the model."""
+
+START_SECONDS_OF_A_COMMAND = 3600
+"""The same for a command, whose model may have to be read from a slow disk, compiled and captured."""
+
+PORT = "{port}"
+"""The place of the port in a command that serves."""
 
 # torchvision's wheel for CUDA cannot be imported beside PyTorch for CPUs without the operators that vlm_agent.models
 # declares. The log has the time at which each request was received and answered, which the server does not report.
@@ -45,24 +52,55 @@ class ServingError(UserError):
 
 
 @contextmanager
-def served_model(run: Path, log: Path, port: int | None = None) -> Iterator[tuple[str, str]]:
+def served_model(run: Path, log: Path) -> Iterator[tuple[str, str]]:
     """Serves the model of a finished run; yields (base URL, name of the model on the server).
 
     The extra `serving` is needed. Output of the server is appended to `log`, with the times of requests and responses.
     The server ends with the block, or with this process. Raises ServingError if it does not answer within
     `START_SECONDS`.
     """
-    port, model = free_port() if port is None else port, str(run / MODEL_FOLDER)
-    command = [sys.executable, "-c", _TRANSFORMERS, "serve", model, "--host", "127.0.0.1", "--port", str(port)]
-    environment = os.environ | {"HF_HUB_OFFLINE": "1"}
+    model = str(run / MODEL_FOLDER)
+    command = [sys.executable, "-c", _TRANSFORMERS, "serve", model, "--host", "127.0.0.1", "--port", PORT]
+    failure = f"`transformers serve` did not start; it is part of the extra serving: {install_line('serving')}"
+    with _running(command, log, START_SECONDS, failure, HF_HUB_OFFLINE="1") as url:
+        yield url, model
+
+
+@contextmanager
+def served_by(command: str, log: Path) -> Iterator[str]:
+    """Runs a command that serves on a port of this machine, in place of {port}; yields the base URL.
+
+    The command is split like a shell's words, and no shell reads it. Its output is appended to `log`. At the end of the
+    block it gets SIGTERM, with the processes that it started. Raises ServingError if its /health does not answer within
+    `START_SECONDS_OF_A_COMMAND`.
+    """
+    failure = f"`{command}` did not start; try it alone"
+    with _running(shlex.split(command), log, START_SECONDS_OF_A_COMMAND, failure) as url:
+        yield url
+
+
+@contextmanager
+def _running(command: Sequence[str], log: Path, seconds: float, failure: str, **environment: str) -> Iterator[str]:
+    port = str(free_port())
+    words = [word.replace(PORT, port) for word in command]
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as file:
-        process = subprocess.Popen(  # noqa: S603 (fixed arguments, no shell)
-            command, stdin=subprocess.PIPE, stdout=file, stderr=file, env=environment, start_new_session=True
-        )
+        try:
+            process = subprocess.Popen(  # noqa: S603 (the user's own command, no shell)
+                words,
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=file,
+                env=os.environ | environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ServingError(f"{failure} ({error})") from None
     try:
-        _wait(f"http://127.0.0.1:{port}/health", process, log)
-        yield f"http://127.0.0.1:{port}/v1", model
+        if not _answers(f"http://127.0.0.1:{port}/health", process, seconds):
+            last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+            raise ServingError(f"{failure} ({' '.join(last)}); its output is in {log}")
+        yield f"http://127.0.0.1:{port}/v1"
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
@@ -91,16 +129,11 @@ def free_port() -> int:
         return free.getsockname()[1]
 
 
-def _wait(url: str, process: subprocess.Popen, log: Path) -> None:
-    end = time.monotonic() + START_SECONDS
-    while time.monotonic() < end:
-        if process.poll() is not None:
-            break
+def _answers(url: str, process: subprocess.Popen, seconds: float) -> bool:
+    """Whether the server answers before its process has ended and the time is over."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and process.poll() is None:
         if is_ready(url):
-            return
+            return True
         time.sleep(0.5)
-    last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-    raise ServingError(
-        f"`transformers serve` did not start ({' '.join(last)}); its output is in {log}; it is part of the extra "
-        f"serving: {install_line('serving')}"
-    )
+    return False

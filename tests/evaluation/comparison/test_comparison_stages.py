@@ -6,7 +6,7 @@ import pytest
 
 from vlm_agent.cli.parser import make_parser
 from vlm_agent.evaluation.comparison.settings import SERVED, Endpoint, read_comparison
-from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, TRAIN, Layout, Stages
+from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, TRAIN, Layout, Stage, Stages
 
 ROOT = Path(__file__).parents[3]
 COMPARISON = read_comparison(ROOT / "eval/comparisons/five_systems.yaml", {})
@@ -100,8 +100,41 @@ def test_stages_that_may_run_at_once_write_different_agent_files():
     assert len(set(files)) == len(prompted) == 12
 
 
+def of_sizes(**sizes) -> list[Stage]:
+    changed = COMPARISON.sizes.model_copy(update=sizes)
+    return list(Stages(COMPARISON.model_copy(update={"sizes": changed}), Layout(Path("out"))))
+
+
+def test_a_command_that_serves_runs_beside_each_stage_that_asks_it_on_the_gpus_of_a_training():
+    served = list(Stages(COMPARISON, Layout(Path("out")), endpoint=Endpoint("", "m", "serve --port {port}"), gpus=4))
+    assert {stage.served for stage in served if stage.prompts} == {"serve --port {port}"}
+    assert {stage.gpus for stage in served if stage.prompts or stage.kind == TRAIN} == {4}
+    assert not any(SERVED in stage.name or "chats" in stage.name for stage in served)
+
+
+def test_without_tasks_there_is_no_online_stage_and_without_episodes_no_limit():
+    found = of_sizes(tasks=0, episodes=None)
+    assert {stage.kind for stage in found} == {"", TRAIN, OFFLINE}
+    assert not any("--limit" in stage.words for stage in found if stage.kind == OFFLINE)
+
+
+def test_a_recipe_of_the_sizes_is_that_of_every_agent():
+    trained = [stage for stage in of_sizes(recipe=Path("recipes/text_tiny.yaml")) if stage.kind == TRAIN]
+    recipes = {stage.name: Path(stage.words[2]).name for stage in trained}
+    assert recipes.pop(f"train-{SERVED}-0") == "text_chats_tiny.yaml"
+    assert set(recipes.values()) == {"text_tiny.yaml"}
+
+
+def test_a_served_recipe_that_reads_no_chats_is_trained_on_the_demonstrations():
+    served = COMPARISON.served.model_copy(update={"recipe": Path("recipes/text_tiny.yaml")})
+    found = list(Stages(COMPARISON.model_copy(update={"served": served}), Layout(Path("out"))))
+    assert not [stage.name for stage in found if stage.name.startswith("chats")]
+    (training,) = [stage for stage in found if stage.name == f"train-{SERVED}-0"]
+    assert "out/data/shards" in training.words
+
+
 def test_stages_in_which_a_model_runs_need_a_gpu():
-    on_cpus = {stage.name for stage in stages() if not stage.gpu}
+    on_cpus = {stage.name for stage in stages() if not stage.gpus}
     data = {"simulate", "convert", "simulate_x2", "convert_x2"}
     assert on_cpus == data | {"chats-d_pot-0", "chats-vision_tasker-0"}
 

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from vlm_agent.evaluation.comparison.execution import Runner
 from vlm_agent.evaluation.comparison.records import Records
-from vlm_agent.evaluation.comparison.settings import read_comparison
+from vlm_agent.evaluation.comparison.settings import Endpoint, read_comparison
 from vlm_agent.evaluation.comparison.stages import SERVED, Layout, Stage, Stages
 
 ROOT = Path(__file__).parents[3]
@@ -26,3 +26,17 @@ def test_a_server_that_does_not_start_fails_its_stage_and_the_next_one_runs(tmp_
     assert records.why_not_done(asking) == f"{asking.name} failed with status 1; see {records.log(asking)}"
     assert "`transformers serve` did not start" in records.log(asking).read_text()
     assert "`transformers serve` did not start" in console.export_text()
+
+
+def test_a_command_that_does_not_serve_fails_the_stage_that_asks_and_is_its_record(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    comparison, own = (
+        read_comparison(ROOT / "eval/comparisons/d_pot_table_5.yaml", {}),
+        Endpoint("", "m", "none {port}"),
+    )
+    stages = Stages(comparison, Layout(tmp_path, tmp_path / "shards"), endpoint=own)
+    records, console = Records(tmp_path), Console(record=True, width=300)
+    with Runner(stages, records, console) as runner:
+        assert runner.run(asking := next(iter(stages))) == 1
+    assert "`none {port}` did not start" in console.export_text()
+    assert records.by_stage([asking])[asking.name]["command"] == "none {port}"

@@ -104,7 +104,8 @@ def content(*official: float) -> dict:
         }
         for seed, value in enumerate(official)
     }
-    return {"agents": {"one": {"name": "One", "block": "trained", "kind": "trained", "rows": rows}}}
+    agents = {"one": {"name": "One", "block": "trained", "kind": "trained", "rows": rows}}
+    return {"figures": ["official", "success"], "agents": agents}
 
 
 def test_one_seed_shows_its_interval_and_several_their_mean_and_range():

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vlm_agent.evaluation.comparison.settings import ComparisonError, read_comparison
+from vlm_agent.agents.loading import agent_settings
+from vlm_agent.evaluation.comparison.settings import ComparisonError, Endpoint, read_comparison
 from vlm_agent.evaluation.comparison.stages import Layout, Stages
-from vlm_agent.recipe.yaml_file import find_shipped
+from vlm_agent.recipe.yaml_file import find_shipped, read_mapping
 
 SHIPPED = sorted((Path(__file__).parents[3] / "eval/comparisons").glob("*.yaml"))
 SIZES = {"simulated": 4, "episodes": 2, "tasks": 1}
@@ -26,9 +27,32 @@ def test_a_shipped_comparison_names_recipes_and_agent_files_that_exist(path):
     comparison = read_comparison(path, {})
     origins = [agent.recipe or agent.agent for agent in comparison.agents.values()]
     assert all(origin is not None and (path.parents[2] / origin).is_file() for origin in origins)
-    assert {"Smartphone Assistant", "Auto-UI", "Android in the Zoo", "D-PoT", "VisionTasker"} <= {
-        agent.paper for agent in comparison.agents.values()
-    }
+
+
+def test_five_systems_are_of_five_papers():
+    agents = read_comparison(SHIPPED[0].with_name("five_systems.yaml"), {}).agents.values()
+    papers = {"Smartphone Assistant", "Auto-UI", "Android in the Zoo", "D-PoT", "VisionTasker"}
+    assert {agent.paper for agent in agents} == papers
+
+
+@pytest.mark.parametrize("quick", [False, True], ids=["real", "quick"])
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_comparison_has_a_plan_whose_recipes_and_agents_have_valid_settings(path, quick, tmp_path):
+    comparison = read_comparison(path, {})
+    shards = tmp_path / "shards"
+    layout = Layout(tmp_path / "out", None if quick else shards)
+    endpoint = None if quick else Endpoint("", "m", "serve --port {port}")
+    stages = Stages(comparison, layout, quick, endpoint, gpus=8)
+    names = [stage.name for stage in stages]  # its recipes are read with their keys
+    for key, agent in comparison.agents.items():
+        assert f"offline-{key}-0" in names
+        if agent.agent is not None:
+            content = read_mapping(find_shipped(agent.agent), ComparisonError)
+            content = agent.agent_settings(content, tmp_path / "out", shards, stages.sizes)
+            settings = tmp_path / f"{key}.yaml"
+            settings.write_text(yaml.safe_dump(content))
+            agent_settings(str(settings))
+            assert agent.served, "rows of a table ask the same model"
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
@@ -38,21 +62,26 @@ def test_every_file_that_a_shipped_comparison_names_is_found_from_any_folder(pat
     assert named == path
     comparison = read_comparison(named, {})
     origins = [agent.recipe or agent.agent for agent in comparison.agents.values()]
-    for file in (comparison.benchmark, comparison.served.recipe, *origins):
+    benchmarks = [file for file in (comparison.benchmark, comparison.simulated_benchmark) if file is not None]
+    served = [] if comparison.served is None else [comparison.served.recipe]
+    assert benchmarks
+    for file in (*benchmarks, *served, *origins):
         assert find_shipped(file).is_file(), file
 
 
 def test_overrides_of_an_agent_file_may_name_the_folder_of_the_comparison(tmp_path):
     overrides = {
         "readers": {"text": {"name": "rapidocr", "cache": "{output}/ocr"}},
-        "plans": ["{output}/p"],
+        "plans": ["{output}/p", "{shards}"],
         "concurrency": 2,
     }
     asks = {"name": "Asks", "agent": "a.yaml", "overrides": overrides}
     comparison = read_comparison(written(tmp_path, agents=TWO | {"asks": asks}), {})
-    content = comparison.agents["asks"].agent_settings({"model": "m", "concurrency": 8}, Path("out"))
+    content = {"model": "m", "concurrency": 8}
+    sizes = comparison.sizes.model_copy(update={"prompted": {"model": "tiny"}})
+    content = comparison.agents["asks"].agent_settings(content, Path("out"), Path("shards"), sizes)
     cached = {"text": {"name": "rapidocr", "cache": "out/ocr"}}
-    assert content == {"model": "m", "concurrency": 2, "readers": cached, "plans": ["out/p"]}
+    assert content == {"model": "tiny", "concurrency": 2, "readers": cached, "plans": ["out/p", "shards"]}
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ from collections.abc import Callable
 
 import pytest
 from helpers import tiny
+from helpers.agents.knowing_agent import write_shards
 from helpers.evaluation import comparisons
 from helpers.evaluation.comparisons import ends
+from helpers.slurm.workplace import REPOSITORY as ROOT
 
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.errors import Stopped
@@ -70,9 +72,27 @@ def test_the_list_shows_kind_state_needs_and_output_and_writes_nothing(command, 
     found = listed(command, capsys)
     runs = tmp_path / "out/runs"
     assert list(found)[:3] == ["train-one-0", "offline-one-0", "online-one-0"]
-    assert found["train-one-0"] == ["gpu", "open", "-", str(runs / "one_0")]
-    assert found["online-other-0"] == ["gpu", "open", "train-other-0", str(tmp_path / "out/online/other_0")]
+    assert found["train-one-0"] == ["1", "open", "-", str(runs / "one_0")]
+    assert found["online-other-0"] == ["1", "open", "train-other-0", str(tmp_path / "out/online/other_0")]
     assert not (tmp_path / "out").exists()
+
+
+def test_hours_are_estimated_for_trainings_evaluations_and_prompts(tmp_path, capsys):
+    shards = write_shards(tmp_path / "shards", ["train", "test"])
+    kept = {"readers": {"text": "none", "widgets": "edges"}, "calls": "{output}/calls"}
+    reader = str(ROOT / "eval/agents/vision_tasker.yaml")
+    reads = {"name": "Asks", "agent": reader, "served": True, "overrides": kept}
+    agents = {"one": comparisons.trained(tmp_path)["one"], "asks": reads}
+    path = comparisons.write(tmp_path / "comparison.yaml", agents, served=comparisons.served(), benchmark=None)
+    words = ["compare", str(path), "--output", str(tmp_path / "out"), "--shards", str(shards), "--list-stages"]
+    assert main([*words, "--hours", "H100"]) == OK
+    hours = {line.split("\t")[0]: line.split("\t")[5] for line in capsys.readouterr().out.splitlines()}
+    assert float(hours["train-one-0"]) > float(hours["offline-one-0"].removeprefix(">")) > 0
+    assert float(hours["offline-asks-0"]) > 0
+    assert {hours[name] for name in ("online-one-0", "chats-asks-0", "train-served-0")} == {"-"}
+    assert not (tmp_path / "out").exists()
+    assert main([*words, "--hours", "H10000"]) == FAILED
+    assert "H10000: not in the table" in capsys.readouterr().err
 
 
 def test_a_seed_can_be_added_to_a_comparison_whose_stages_stay_done(command, tmp_path, capsys):

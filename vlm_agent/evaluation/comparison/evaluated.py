@@ -46,11 +46,12 @@ class _Data:
 
 @dataclass
 class _Scores:
-    """The scores of a run in `metrics.json`. `cost`: means over episodes."""
+    """The scores of a run in `metrics.json`. `scorers`: what each of its scorers does. `cost`: means over episodes."""
 
     official: _Scorer
     strict: _Scorer
     about: _Data
+    scorers: dict[str, dict[str, str]] = field(default_factory=dict)
     cost: dict[str, float | None] = field(default_factory=dict)
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,7 +21,7 @@ from rich.console import Console
 from vlm_agent.errors import Stopped
 from vlm_agent.evaluation.comparison.records import Records
 from vlm_agent.evaluation.comparison.settings import ComparisonError, Endpoint
-from vlm_agent.evaluation.comparison.stages import Stage, Stages
+from vlm_agent.evaluation.comparison.stages import TRAIN, Stage, Stages
 from vlm_agent.files import atomic_write
 from vlm_agent.files.console import print_plain
 from vlm_agent.files.peak_memory import PeakMemory
@@ -49,7 +49,7 @@ class Runner:
     stages: Stages
     records: Records
     console: Console
-    _served: Path | None = None
+    _served: Path | str | None = None
     _endpoint: Endpoint | None = None
     _server: ExitStack = field(default_factory=ExitStack)
     _process: subprocess.Popen | None = None
@@ -93,25 +93,30 @@ class Runner:
             self._write_agent_file(stage)
         return self._run(stage, about)
 
-    def _serve(self, stage: Stage, run: Path) -> bool:
-        """Whether the run is served. If its server does not start, the stage has failed, and others may still run."""
-        if run == self._served:
+    def _serve(self, stage: Stage, what: Path | str) -> bool:
+        """Whether the run is served, or the command serves. If the server does not start, the stage has failed, and
+        others may still run."""
+        if what == self._served:
             return True
-        from vlm_agent.models.serving import ServingError, free_port, served_model
+        from vlm_agent.models.serving import ServingError, served_by, served_model
 
         self._server.close()
         self._served = None
         log, began = self.records.log(stage).with_suffix(".server.log"), time.monotonic()
+        own = self.stages.endpoint
         try:
-            self._endpoint = Endpoint(*self._server.enter_context(served_model(run, log, free_port())))
+            if own is None:
+                self._endpoint = Endpoint(*self._server.enter_context(served_model(Path(what), log)))
+            else:
+                self._endpoint = replace(own, url=self._server.enter_context(served_by(own.command, log)))
         except ServingError as error:
             print_plain(self.console, f"{stage.name}: {error}")
             with self.records.log(stage).open("ab") as file:  # its folder has the log of the server
                 file.write(f"{error}\n".encode())
-            self.records.add(stage, command=f"transformers serve {run}")
+            self.records.add(stage, command=f"transformers serve {what}" if own is None else own.command)
             self.records.add(stage, status=_NOT_SERVED, seconds=round(time.monotonic() - began, 1), peak_gb=0.0)
             return False
-        self._served = run
+        self._served = what
         return True
 
     def _write_agent_file(self, stage: Stage) -> None:
@@ -121,7 +126,8 @@ class Runner:
         if agent.agent is None:
             raise AssertionError(f"the stage {stage.name} prompts an agent without an agent file")
         shipped = read_mapping(find_shipped(agent.agent), ComparisonError)
-        content = agent.agent_settings(shipped, self.stages.layout.output)
+        layout = self.stages.layout
+        content = agent.agent_settings(shipped, layout.output, layout.shards_at(agent.scale), self.stages.sizes)
         endpoint = self.stages.endpoint if stage.served is None else self._endpoint
         if agent.served and endpoint is not None:
             content |= {"endpoint": endpoint.url, "model": endpoint.model}
@@ -133,7 +139,9 @@ class Runner:
         shown = shlex.join(["vlm-agent", *words])
         print_plain(self.console, f"{about}$ {shown}")
         self.records.add(stage, command=shown)
-        command = [sys.executable, "-m", "vlm_agent.cli", *words]
+        processes = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={stage.gpus}"]
+        processes += ["--shutdown-timeout", "180"]  # seconds to save after SIGTERM
+        command = [sys.executable, *(processes if _is_distributed(stage) else []), "-m", "vlm_agent.cli", *words]
         log = self.records.log(stage)
         log.parent.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
@@ -160,6 +168,10 @@ class Runner:
         if status:
             self._raise_stopped()
         return status
+
+
+def _is_distributed(stage: Stage) -> bool:
+    return stage.kind == TRAIN and stage.gpus > 1
 
 
 def _words(stage: Stage) -> list[str]:

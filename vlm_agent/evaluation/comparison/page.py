@@ -13,7 +13,6 @@ from rich.text import Text
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.drawing.actions import describe
 from vlm_agent.episodes import Action
-from vlm_agent.evaluation.comparison.results import FIGURES
 from vlm_agent.evaluation.comparison.stages import OFFLINE
 from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.report.gallery import rows_by_id, thumbnail
@@ -64,20 +63,20 @@ def rows_of(content: Mapping[str, Any], block: str) -> Iterator[ComparisonRow]:
         if about["block"] != block or not rows:
             continue
         costs = {name: _mean([row["costs"].get(name) for row in rows], form) for name, form in _COST_FORMS.items()}
-        yield ComparisonRow(about["name"], _cells(rows), costs, about)
+        figures = content["figures"]
+        yield ComparisonRow(about["name"], _cells(rows, figures), costs, about)
         for name in rows[0]["controls"]:
-            yield ComparisonRow(
-                words(name), _cells([row["controls"][name] for row in rows if name in row["controls"]]), {}
-            )
+            controls = [row["controls"][name] for row in rows if name in row["controls"]]
+            yield ComparisonRow(words(name), _cells(controls, figures), {})
 
 
 def baseline_rows(content: Mapping[str, Any]) -> Iterator[ComparisonRow]:
     for name, row in content["baselines"].items():
-        yield ComparisonRow(words(name), _cells([row]), {})
+        yield ComparisonRow(words(name), _cells([row], content["figures"]), {})
 
 
-def _cells(rows: Sequence[Mapping[str, Any]]) -> dict[str, Cell]:
-    return {name: _cell(rows, name) for name in FIGURES}
+def _cells(rows: Sequence[Mapping[str, Any]], figures: Sequence[str]) -> dict[str, Cell]:
+    return {name: _cell(rows, name) for name in figures}
 
 
 def _cell(rows: Sequence[Mapping[str, Any]], name: str) -> Cell:
@@ -98,7 +97,7 @@ def _mean(values: Sequence[float | None], form: str) -> str:
 def print_table(content: Mapping[str, Any], console: Console) -> None:
     facts = content["facts"]
     about = f", {facts['episodes']} episodes, {facts['tasks']} tasks" if "episodes" in facts else ""
-    columns = ["", *FIGURES, "seconds\na step", "tokens a step,\nread + written"]
+    columns = ["", *content["figures"], "seconds\na step", "tokens a step,\nread + written"]
     table = new_table(f"{content['name']}{about}: %", columns)
     for block in _BLOCKS:
         for row in rows_of(content, block):
@@ -169,7 +168,7 @@ def write_page(path: Path, content: Mapping[str, Any], shards: Path) -> None:
     page.filters["points"] = lambda value: "–" if value is None else f"{value:+.1f}".replace("-", "−")
     text = page.get_template("comparison.html.jinja").render(
         content=content,
-        figures=FIGURES,
+        figures=content["figures"],
         costs=list(_COST_FORMS),
         blocks={title: list(rows_of(content, block)) for block, title in _BLOCKS.items()},
         baselines=list(baseline_rows(content)),

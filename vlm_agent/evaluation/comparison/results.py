@@ -33,8 +33,8 @@ DIVIDING = 24
 
 _SEED = 0
 
-FIGURES = ("official", "strict", "complete match", *map(words, SHARES_OF_TASKS))
-"""In percent. Complete match is by the official scorer; the last ones are online."""
+COMPLETE = "complete match"
+ONLINE_FIGURES = tuple(map(words, SHARES_OF_TASKS))
 
 
 def results_of(
@@ -42,11 +42,12 @@ def results_of(
 ) -> dict[str, Any]:
     """The content of `comparison.json`.
 
-    `agents`: by key, who it is, the `origin` of its settings with their `overrides`, and its `rows` by seed: `figures`
-    and `intervals` in percent, `controls`, `costs`, the data that the model was `trained on`, with which `hardware` and
-    commit, and where the `texts` come from that it reads offline. `baselines`: figures without a model. `pairs`:
-    differences of every two agents with the same seed, with 95 % intervals of a bootstrap over episodes. `dividing`:
-    steps about which most agents disagree, with the verdicts; steps count from 0.
+    `figures`: names of those in the table, in percent: scorers of the benchmark, complete match by the official one,
+    tasks. `agents`: by key, who it is, the `origin` of its settings with their `overrides`, and its `rows`
+    by seed: `figures` and `intervals` in percent, `controls`, `costs`, the data that the model was `trained on`, with
+    which `hardware` and commit, and where the `texts` come from that it reads offline. `baselines`: figures without a
+    model. `pairs`: differences of every two agents with the same seed, with 95 % intervals of a bootstrap over
+    episodes. `dividing`: steps about which most agents disagree, with the verdicts; steps count from 0.
     """
     agents = {key: _agent(stages, key, agent, ran, failed) for key, agent in stages.comparison.agents.items()}
     finished = {
@@ -54,10 +55,14 @@ def results_of(
         for key, about in agents.items()
         for seed in about["rows"]
     }
+    scorers = list(
+        dict.fromkeys(name for folder in finished.values() for name in _scorers(read_metrics(folder)[AGENT]))
+    )
     judged = {owner: judge_steps(folder / "predictions.parquet") for owner, folder in finished.items()}
     return {
         "name": stages.comparison.name,
         "about": stages.comparison.about,
+        "figures": [*scorers, COMPLETE, *(ONLINE_FIGURES if stages.sizes.tasks else ())],
         "facts": _facts(stages, finished),
         "agents": agents,
         "baselines": _baselines(stages, finished),
@@ -68,7 +73,7 @@ def results_of(
 
 
 def _facts(stages: Stages, finished: Mapping[tuple[str, int], Path]) -> dict[str, Any]:
-    benchmark = stages.layout.benchmark(stages.comparison.benchmark)
+    benchmark = stages.layout.benchmark(stages.comparison)
     facts = ({} if benchmark is None else {"benchmark": str(benchmark)}) | {
         "shards": str(stages.layout.shards),
         "seeds": stages.comparison.seeds,
@@ -118,7 +123,7 @@ def _row(
     stages: Stages, key: str, agent: Contestant, seed: int, ran: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     metrics = read_metrics(stages.layout.of(OFFLINE, key, seed))
-    online = read_online(stages.layout.of(ONLINE, key, seed))[AGENT]["overall"]
+    online = read_online(stages.layout.of(ONLINE, key, seed))[AGENT]["overall"] if stages.sizes.tasks else None
     (figures, intervals), online_figures = _figures(metrics[AGENT]), _online_figures(online)
     training = ran.get(name_of(TRAIN, SERVED if agent.served else key, seed), {})
     run = _run(stages, key, agent, seed)
@@ -148,25 +153,27 @@ def _training_seconds(run: Path | None, stage: Mapping[str, Any]) -> float | Non
     return stage.get("seconds") if recorded is None else recorded
 
 
+def _scorers(scores: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(scores.get("scorers", SCORERS))
+
+
 def _figures(scores: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    official, strict = (scores[scorer]["overall"] for scorer in SCORERS)
-    places = {
-        "official": (official, "partial_match"),
-        "strict": (strict, "partial_match"),
-        "complete match": (official, "complete_match"),
-    }
+    places = {scorer: (scores[scorer]["overall"], "partial_match") for scorer in _scorers(scores)}
+    places[COMPLETE] = scores["official"]["overall"], "complete_match"
     figures = {name: row[share] for name, (row, share) in places.items()}
     return figures, {name: row.get("intervals", {}).get(share) for name, (row, share) in places.items()}
 
 
-def _online_figures(overall: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _online_figures(overall: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
+    if overall is None:
+        return {"figures": {}, "intervals": {}}
     return {
         "figures": {words(rate): overall[rate] for rate in SHARES_OF_TASKS},
         "intervals": {words(rate): overall[interval] for rate, interval in SHARES_OF_TASKS.items()},
     }
 
 
-def _costs(scores: Mapping[str, Any], online: Mapping[str, Any]) -> dict[str, float | None]:
+def _costs(scores: Mapping[str, Any], online: Mapping[str, Any] | None) -> dict[str, float | None]:
     """The costs of a step: seconds as on a phone, one step after the other; tokens and calls as on recorded
     episodes."""
     overall, cost = scores["official"]["overall"], scores.get("cost", {})
@@ -176,7 +183,7 @@ def _costs(scores: Mapping[str, Any], online: Mapping[str, Any]) -> dict[str, fl
         return None if cost.get(name) is None else cost[name] / steps
 
     return {
-        "seconds a step": online["cost"]["seconds_a_step"],
+        "seconds a step": None if online is None else online["cost"]["seconds_a_step"],
         "tokens read": a_step("tokens_read"),
         "tokens written": a_step("tokens_written"),
         "calls": a_step("calls"),
@@ -199,8 +206,8 @@ def _baselines(stages: Stages, finished: Mapping[tuple[str, int], Path]) -> dict
             for name in (MOST_FREQUENT, CEILING)
             if name in metrics
         }
-        online = read_online(stages.layout.of(ONLINE, key, seed))
-        for name in (EXPERT, *(one for one in online if one not in (AGENT, EXPERT))):
+        online = read_online(stages.layout.of(ONLINE, key, seed)) if stages.sizes.tasks else {}
+        for name in sorted(online.keys() - {AGENT}, key=lambda one: one != EXPERT):
             rows[name] = _online_figures(online[name]["overall"])
         return rows
     return {}

@@ -23,6 +23,7 @@ from rich.console import Console
 
 from vlm_agent.agents.llm.prompted import OF_THE_SERVER
 from vlm_agent.datasets.shards.dataset import manifest_digest
+from vlm_agent.evaluation.comparison.estimate import hours_of
 from vlm_agent.evaluation.comparison.execution import Runner
 from vlm_agent.evaluation.comparison.records import Records
 from vlm_agent.evaluation.comparison.settings import ComparisonError
@@ -90,9 +91,10 @@ def report(stages: Stages, console: Console) -> dict[str, Any]:
         return _write_results(stages, all_stages, Records(stages.layout.output), console)
 
 
-def listing(stages: Stages) -> Iterator[str]:
-    """A line for each stage, in an order in which each comes after those that it needs, separated by tabs: name, gpu or
-    cpu, done or open, names of the stages that it needs (commas; - for none), the file or folder that it writes.
+def listing(stages: Stages, gpu: str | None = None) -> Iterator[str]:
+    """A line for each stage, in an order in which each comes after those that it needs, separated by tabs: name, number
+    of GPUs, done or open, names of the stages that it needs (commas; - for none), the file or folder that it writes;
+    with the name of a `gpu` also the hours that it is estimated to take (estimate.py).
 
     Writes nothing. Raises DatasetError if the folder holds another comparison.
     """
@@ -101,7 +103,8 @@ def listing(stages: Stages) -> Iterator[str]:
     for stage, needs in stages.with_needs():
         names = ",".join(needed.name for needed in needs) or "-"
         state = "done" if records.is_done(stage) else "open"
-        yield "\t".join((stage.name, "gpu" if stage.gpu else "cpu", state, names, str(stage.output)))
+        hours = [] if gpu is None else [hours_of(stage, stages, gpu)]
+        yield "\t".join((stage.name, str(stage.gpus), state, names, str(stage.output), *hours))
 
 
 def _write_results(stages: Stages, all_stages: Needs, records: Records, console: Console) -> dict[str, Any]:
@@ -180,7 +183,8 @@ def _plan(stages: Stages) -> dict[str, Any]:
     comparison = stages.comparison
     agents = comparison.agents
     served = comparison.served if stages.is_served_here else None
-    benchmark = stages.layout.benchmark(comparison.benchmark)
+    benchmark = stages.layout.benchmark(comparison)
+    recipes = None if served is None else served.recipe, stages.sizes.recipe
     return {
         "comparison": comparison.model_dump(mode="json", exclude={"seeds", "agents"}),
         "served_agents": sorted(key for key, agent in agents.items() if agent.served and stages.is_served_here),
@@ -188,7 +192,7 @@ def _plan(stages: Stages) -> dict[str, Any]:
         "shards": None if shards is None else str(shards),
         "benchmark": None if shards is None else str(stages.layout.user_benchmark),
         "served_model": None if endpoint is None else endpoint.model,
-        _FILES: _contents(None if served is None else served.recipe, benchmark),
+        _FILES: _contents(*recipes, benchmark),
     }
 
 

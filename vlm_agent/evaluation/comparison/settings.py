@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import PositiveInt, field_validator, model_validator
+from pydantic import NonNegativeInt, PositiveInt, field_validator, model_validator
 
 from vlm_agent.agents.controls import CONTROLS
 from vlm_agent.errors import UserError
@@ -25,33 +25,39 @@ class ComparisonError(UserError):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A served model. `url`: of its OpenAI-compatible API; `model`: its name there."""
+    """A served model. `url`: of its OpenAI-compatible API; `model`: its name there. `command`: serves it on the port of
+    this machine that takes the place of {port}, beside each stage that asks it; the `url` is then that of the stage."""
 
     url: str
     model: str
+    command: str = ""
 
 
 class Sizes(Section):
-    """`simulated`: demonstrations to simulate, needed where no shards are named. `episodes`: test episodes to score.
-    `tasks`: on simulated phones. `chats`: demonstrations from which the served model learns. `training`: keys of every
-    recipe.
+    """`simulated`: demonstrations to simulate, needed where no shards are named. `episodes`: test episodes to score;
+    None: those of the benchmark. `tasks`: on simulated phones; 0: agents are scored on recorded episodes alone.
+    `chats`: demonstrations from which the served model learns. `recipe`: in place of the recipe of every trained agent.
+    `training`: keys of every recipe. `prompted`: settings of every agent file.
     """
 
     simulated: PositiveInt | None = None
-    episodes: PositiveInt
-    tasks: PositiveInt
+    episodes: PositiveInt | None = None
+    tasks: NonNegativeInt = 0
     chats: PositiveInt = 1
+    recipe: Path | None = None
     training: dict[str, Any] = {}  # noqa: RUF012 (pydantic copies it)
+    prompted: dict[str, Any] = {}  # noqa: RUF012 (pydantic copies it)
 
 
 class Contestant(Section):
     """An agent of the comparison: exactly one of a finished `run`, a `recipe` to train first, and an `agent` file.
 
     `overrides`: keys of the recipe, or settings of the agent file; in the strings of the latter, `{output}` is the
-    folder of the comparison. `served`: the agent file prompts the model of the comparison's `served`, in place of its
-    own endpoint. `scale`: screens of simulated phones are rendered at this multiple of their size, so that an agent can
-    read their texts; steps and tasks stay the same, and shards of the user are not changed. `controls`: those that the
-    evaluation also scores. `note`: a sentence beside the row.
+    folder of the comparison, and `{shards}` that of the demonstrations. `served`: the agent file prompts the model of
+    the comparison's `served`, in place of its own endpoint. `scale`: screens of simulated phones are rendered at this
+    multiple of their size, so that an agent can read their texts; steps and tasks stay the same, and shards of the user
+    are not changed. `reads`: the elements of screens are read from their pixels. `controls`: those that the evaluation
+    also scores. `note`: a sentence beside the row.
     """
 
     name: str
@@ -62,6 +68,7 @@ class Contestant(Section):
     overrides: dict[str, Any] = {}  # noqa: RUF012 (pydantic copies it)
     served: bool = False
     scale: PositiveInt = 1
+    reads: bool = False
     controls: list[str] = []  # noqa: RUF012 (pydantic copies it)
     note: str = ""
 
@@ -81,25 +88,27 @@ class Contestant(Section):
     def is_prompted(self) -> bool:
         return self.agent is not None
 
-    def agent_settings(self, content: Mapping[str, Any], output: Path) -> dict[str, Any]:
+    def agent_settings(self, content: Mapping[str, Any], output: Path, shards: Path, sizes: Sizes) -> dict[str, Any]:
         """The `content` of the agent file with the overrides, for the comparison in `output`."""
-        return dict(content) | {name: _with_output(value, str(output)) for name, value in self.overrides.items()}
+        return dict(content) | _with_folders(self.overrides | sizes.prompted, {"{output}": output, "{shards}": shards})
 
 
 class Served(Section):
-    """The model that prompted agents ask, made by the comparison: `recipe` is trained on chats of all of them."""
+    """The model that prompted agents ask, made by the comparison: `recipe` is trained on chats of all of them, or on
+    the demonstrations if it reads no chats."""
 
     recipe: Path
     overrides: dict[str, Any] = {}  # noqa: RUF012 (pydantic copies it)
 
 
 class Comparison(Section):
-    """`agents`: by key, a name for files. `quick`: sizes that only show that every stage runs. `benchmark`: that of
-    simulated demonstrations; None: all episodes of their split test."""
+    """`agents`: by key, a name for files. `quick`: sizes that only show that every stage runs. `benchmark`: None
+    for all episodes of the split test; `simulated_benchmark`: in its place for simulated demonstrations."""
 
     name: str
     about: str = ""
     benchmark: Path | None = None
+    simulated_benchmark: Path | None = None
     seeds: list[int] = [0]  # noqa: RUF012 (pydantic copies it)
     online_seed: int = 0
     sizes: Sizes
@@ -128,12 +137,15 @@ class Comparison(Section):
         return self
 
 
-def _with_output(value: Any, output: str) -> Any:
+def _with_folders(value: Any, folders: Mapping[str, Path]) -> Any:
     if isinstance(value, dict):
-        return {name: _with_output(one, output) for name, one in value.items()}
+        return {name: _with_folders(one, folders) for name, one in value.items()}
     if isinstance(value, list):
-        return [_with_output(one, output) for one in value]
-    return value.replace("{output}", output) if isinstance(value, str) else value
+        return [_with_folders(one, folders) for one in value]
+    if isinstance(value, str):
+        for name, folder in folders.items():
+            value = value.replace(name, str(folder))
+    return value
 
 
 def read_comparison(path: Path, overrides: Mapping[str, Any]) -> Comparison:

@@ -21,7 +21,7 @@ from typing import Any
 from vlm_agent.evaluation.comparison.settings import SERVED, Comparison, ComparisonError, Contestant, Endpoint, Sizes
 from vlm_agent.evaluation.offline.plan import METRICS
 from vlm_agent.evaluation.online.evaluate import ONLINE as ONLINE_FILE
-from vlm_agent.recipe.run import read_recipe
+from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.recipe.yaml_file import find_shipped
 
 TRAIN, OFFLINE, ONLINE = "train", "offline", "online"
@@ -45,8 +45,8 @@ def name_of(kind: str, key: str, seed: int) -> str:
 class Stage:
     """A subcommand and its arguments. `owner`: the agent and seed that it belongs to; None for stages of several.
     `anew`: a folder to remove first if the stage was interrupted. `prompts`: the agent whose agent file it reads.
-    `served`: the run that is served while the stage runs. `gpu`: whether a model runs in it or is served beside it.
-    `bf16`: whether it computes in bfloat16 where the machine that runs it gains from it."""
+    `served`: the run that is served while the stage runs, or the command that serves. `gpus`: of the model that runs in
+    it or is served beside it. `bf16`: whether it computes in bfloat16 where the machine that runs it gains from it."""
 
     name: str
     words: tuple[str, ...]
@@ -54,8 +54,8 @@ class Stage:
     owner: tuple[str, int] | None = None
     anew: Path | None = None
     prompts: str = ""
-    served: Path | None = None
-    gpu: bool = False
+    served: Path | str | None = None
+    gpus: int = 0
     bf16: bool = False
 
     @property
@@ -66,7 +66,7 @@ class Stage:
     def needs(self, earlier: "Iterable[Stage]", output: Path) -> list["Stage"]:
         """The `earlier` stages whose results it reads: one of its paths in the comparison's `output` equals,
         contains or is inside theirs."""
-        words = [Path(word) for word in self.words] + ([] if self.served is None else [self.served])
+        words = [Path(word) for word in (*self.words, *([] if self.served is None else [self.served]))]
         paths = [path for path in words if path != self.output and output in path.parents]
         return [
             stage
@@ -83,7 +83,7 @@ class Stage:
 @dataclass(frozen=True)
 class Layout:
     """The folders of a comparison. `user_shards`: existing ones of the user, or None to simulate some.
-    `user_benchmark`: the benchmark file of the user's shards; None: all episodes of their split test."""
+    `user_benchmark`: the benchmark file of the user's shards, in place of the comparison's."""
 
     output: Path
     user_shards: Path | None = None
@@ -104,9 +104,9 @@ class Layout:
     def groups(self) -> Path | None:
         return self.simulated("aitw", 1) / "groups.json" if self.user_shards is None else None
 
-    def benchmark(self, simulated: Path | None) -> Path | None:
-        """The benchmark file; `simulated`: that of simulated demonstrations."""
-        return simulated if self.user_shards is None else self.user_benchmark
+    def benchmark(self, comparison: Comparison) -> Path | None:
+        own = comparison.simulated_benchmark if self.user_shards is None else self.user_benchmark
+        return own or comparison.benchmark
 
     def of(self, kind: str, key: str, seed: int) -> Path:
         return self.output / kind / f"{key}_{seed}"
@@ -123,12 +123,13 @@ class Layout:
 @dataclass(frozen=True)
 class Stages:
     """All stages of a comparison, each after those that it needs. `endpoint`: a server of the user, in place of the
-    model that the comparison makes."""
+    model that the comparison makes. `gpus`: of each training, and of each stage beside which a command serves."""
 
     comparison: Comparison
     layout: Layout
     quick: bool = False
     endpoint: Endpoint | None = None
+    gpus: int = 1
 
     @property
     def sizes(self) -> Sizes:
@@ -157,7 +158,8 @@ class Stages:
         for key, agent in self.comparison.agents.items():
             for seed in self.seeds_of(agent):
                 if agent.recipe is not None:
-                    yield from self._training(key, agent.recipe, agent.overrides, seed, agent.scale)
+                    recipe = self.sizes.recipe or agent.recipe
+                    yield from self._training(key, recipe, agent.overrides, seed, agent.scale)
                 if not agent.is_prompted:
                     yield from self._evaluations(key, agent, seed)
         prompted = {key: agent for key, agent in self.comparison.agents.items() if agent.is_prompted}
@@ -209,7 +211,7 @@ class Stages:
             stored = self.layout.output / "features" / name
             extractor = ("--extractor", chosen.extractor, "--form", chosen.form)
             words: tuple[Any, ...] = ("features", shards, *extractor, "--output", stored)
-            yield Stage(f"features-{name}", _text(words), gpu=True)
+            yield Stage(f"features-{name}", _text(words), gpus=1)
             extra = ["--data.features", stored]
         if settings.data.chats is not None:
             extra = ["--data.chats", self.layout.of("chats", key, seed)]
@@ -218,21 +220,21 @@ class Stages:
         keys = [word for name, value in changes.items() for word in (f"--{name}", value)]
         output = self.layout.of("runs", key, seed)
         words = ("train", "--config", path, "--output", output, "--seed", seed, *extra, *keys)
-        yield Stage(name_of(TRAIN, key, seed), _text(words), TRAIN, (key, seed), gpu=True)
+        yield Stage(name_of(TRAIN, key, seed), _text(words), TRAIN, (key, seed), gpus=self.gpus)
 
     def _served_model(self, prompted: Mapping[str, Contestant], seed: int) -> Iterator[Stage]:
         served = self.comparison.served
         assert served is not None  # noqa: S101 (a comparison file with agents that are served has the section)
         folder = self.layout.of("chats", SERVED, seed)
-        for key, agent in prompted.items():
+        for key, agent in prompted.items() if self._served_recipe.data.chats is not None else ():
             name, shards = name_of("chats", key, seed), self.layout.shards_at(agent.scale)
             words: tuple[Any, ...] = ("chats", shards, "--agent", self.layout.agent_file(name))
             words = (*words, "--limit", self.sizes.chats, "--output", folder / f"{key}.jsonl")
             yield Stage(name, _text(words), prompts=key)
         yield from self._training(SERVED, served.recipe, served.overrides, seed)
-        if self._serves_adapter:
+        if self._served_recipe.model.train.has_adapter:
             words = ("merge", self.layout.of("runs", SERVED, seed), "--output", self._served_run(seed))
-            yield Stage(name_of("merge", SERVED, seed), _text(words), gpu=True)
+            yield Stage(name_of("merge", SERVED, seed), _text(words), gpus=1)
 
     def _changes(self, overrides: Mapping[str, Any]) -> dict[str, str]:
         """The keys of a recipe that differ in this comparison, with their values as JSON."""
@@ -240,33 +242,37 @@ class Stages:
 
     def _served_run(self, seed: int) -> Path:
         """The folder that is served. A server reads whole models, so an adapter is merged into its base first."""
-        return self.layout.of("merged" if self._serves_adapter else "runs", SERVED, seed)
+        return self.layout.of("merged" if self._served_recipe.model.train.has_adapter else "runs", SERVED, seed)
 
     @cached_property
-    def _serves_adapter(self) -> bool:
+    def _served_recipe(self) -> Recipe:
         served = self.comparison.served
         assert served is not None  # noqa: S101 (as above)
-        recipe = read_recipe(find_shipped(served.recipe), self._changes(served.overrides))
-        return recipe.model.train.has_adapter
+        return read_recipe(find_shipped(served.recipe), self._changes(served.overrides))
 
     def _evaluations(self, key: str, agent: Contestant, seed: int) -> Iterator[Stage]:
         controls = ["--controls", *(agent.controls or ["none"])]
-        benchmark = self.layout.benchmark(self.comparison.benchmark)
+        benchmark = self.layout.benchmark(self.comparison)
         data: list[Any] = [] if benchmark is None else ["--benchmark", find_shipped(benchmark)]
         data += ["--shards", self.layout.shards_at(agent.scale)]
+        reads = ["--elements", "read"] if agent.reads else []
         if self.layout.groups is not None:
             data += ["--groups", self.layout.groups]
-        yield self._evaluation(OFFLINE, key, agent, seed, [*data, "--limit", self.sizes.episodes, *controls])
-        tasks = ["--tasks", self.sizes.tasks, "--seed", self.comparison.online_seed, "--controls", "none"]
+        if self.sizes.episodes is not None:
+            data += ["--limit", self.sizes.episodes]
+        yield self._evaluation(OFFLINE, key, agent, seed, [*data, *reads, *controls])
+        if not self.sizes.tasks:
+            return
+        tasks = [*reads, "--tasks", self.sizes.tasks, "--seed", self.comparison.online_seed, "--controls", "none"]
         if agent.scale != 1:
             tasks += ["--scale", agent.scale]
         yield self._evaluation(ONLINE, key, agent, seed, ["--online", *tasks])
 
     def _evaluation(self, kind: str, key: str, agent: Contestant, seed: int, options: list[Any]) -> Stage:
-        name, served = name_of(kind, key, seed), None
+        name, served, gpus = name_of(kind, key, seed), self._server(agent, seed), 1
         if agent.is_prompted:
             which: list[Any] = ["--agent", self.layout.agent_file(name)]
-            served = self._served_run(seed) if agent.served and self.endpoint is None else None
+            gpus = 0 if served is None else 1 if self.endpoint is None else self.gpus
         else:
             which = ["--checkpoint", self.layout.run(key, agent, seed)]
         words = _text(("evaluate", *options, *which, "--output", self.layout.of(kind, key, seed)))
@@ -277,9 +283,15 @@ class Stages:
             (key, seed),
             prompts=key if agent.is_prompted else "",
             served=served,
-            gpu=not agent.is_prompted or served is not None,
+            gpus=gpus,
             bf16=not agent.is_prompted,
         )
+
+    def _server(self, agent: Contestant, seed: int) -> Path | str | None:
+        """The run to serve, or the command that serves; None for a server that runs by itself, or for no prompts."""
+        if not agent.served:
+            return None
+        return self._served_run(seed) if self.endpoint is None else self.endpoint.command or None
 
 
 def _text(words: Iterable[Any]) -> tuple[str, ...]:
