@@ -54,7 +54,8 @@ def family(name: str) -> Family:
     if name in ("llama_vit", QWEN_VL_2023):
         words = tiny.tokenizer()
         square = {"screen_size": (64, 64), "visual_grid": (4, 4)}
-        options = {"vision": _TOWER_2023, "projector": "resampler"} | square if name == QWEN_VL_2023 else {}
+        long = {"ntk_length": 30, "log_n_length": 30}
+        options = {"vision": _TOWER_2023, "projector": "resampler"} | square | long if name == QWEN_VL_2023 else {}
         model = tiny.model(len(words), **options)
         choose_attention(model.vision, model.language_model)
     else:
