@@ -19,8 +19,8 @@ from vlm_agent.sentences.messages import conversation
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 NO_ELEMENTS = (
-    "a text model reads the elements of the screen, and this source has none; choose a source with elements, such as "
-    "adb or simulated, or a model with vision"
+    "this model reads the elements of the screen, and this source has none; choose a source with elements, such as "
+    "adb or simulated, or a model with vision without data.notes.html"
 )
 
 
@@ -35,7 +35,7 @@ def trained_messages(
     template = sentences.template
     if template.system is None and not sentences.as_html:
         raise UserError("this kind of model was not trained on chat turns, so no chat endpoint can serve it as trained")
-    if sentences.as_html and screen.elements is None:
+    if sentences.reads_elements and screen.elements is None:
         raise UserError(NO_ELEMENTS)
     episode = episode_of(goal, history, screen, sentences.notes.reads_phone)
     return conversation(sentences, episode, lambda pixels: image_part(_sent_pixels(sentences.screens, pixels)))

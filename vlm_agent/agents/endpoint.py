@@ -224,6 +224,8 @@ class EndpointSettings(AgentSettings):
     @property
     def reads_elements(self) -> bool:
         """With `as_trained`, what the run reads."""
+        if self.as_trained is not None and UsedNotes(self._recipe.data.notes).reads_elements:
+            return True
         is_text = self.as_trained is not None and self._recipe.model.is_text
         return is_text or "screen" in self.text_inputs or super().reads_elements
 

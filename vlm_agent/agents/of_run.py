@@ -9,6 +9,7 @@ from vlm_agent.agents.agent import Agent, AgentSettings
 from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.data import DataRecipe
+from vlm_agent.recipe.notes import NOTES
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.sentences.notes import IN_WORDS, UsedNotes
 
@@ -89,8 +90,9 @@ class RunSettings(AgentSettings):
 
     @property
     def reads_elements(self) -> bool:
-        data = self.recipe.data
-        return self.recipe.model.is_text or data.elements or UsedNotes(data.notes).reads_phone or super().reads_elements
+        data, notes = self.recipe.data, UsedNotes(self.recipe.data.notes)
+        used = data.elements or notes.reads_phone or notes.reads_elements
+        return self.recipe.model.is_text or used or super().reads_elements
 
     @property
     def grey_screens(self) -> str:
@@ -143,11 +145,11 @@ def name_of_run(run: str) -> str:
 
 
 def text_inputs_of(data: DataRecipe) -> tuple[str, ...]:
-    """The notes that a run reads, but for those of planners. A trajectory also has the learned ones of its earlier
-    steps."""
+    """The notes that a run reads, but for HTML and those of planners. A trajectory also has the learned ones of its
+    earlier steps."""
     used = UsedNotes(data.notes)
     names = (*used.read_names, *(used.learned_names if data.sentence_options.rereads else ()))
-    return tuple(name for name in names if name not in _OF_PLANNERS)
+    return tuple(name for name in names if name not in _OF_PLANNERS and not NOTES[name].of_elements)
 
 
 def text_notes_of(data: DataRecipe) -> dict[str, str]:

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 from torch.nn import functional
 from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface, AttentionMaskInterface, Cache, PreTrainedModel
@@ -157,7 +156,7 @@ def packed_options(
 
 
 def within_segments(
-    module: nn.Module,
+    module: Any,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -170,9 +169,12 @@ def within_segments(
 
     With bounds, `attention_mask` is ignored: transformers passes on a mask of 4 dimensions and builds none.
     `query` (1, heads, L, width); `key`, `value` (1, key heads, L, width). Returns (1, L, heads, width).
+    A module may have `scale_query`, a function of the query and the `position_ids` of the layer.
     Raises ValueError for several tokens behind a cache without a mask: which of the cached tokens each
     attends to would be undefined.
     """
+    if hasattr(module, "scale_query"):
+        query = module.scale_query(query, options["position_ids"])
     if segment_bounds is None:
         if attention_mask is None and 1 < query.shape[2] < key.shape[2]:
             raise ValueError("several tokens behind a cache need a mask; decode with attention 'sdpa', which makes one")

@@ -20,7 +20,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from vlm_agent.models.attention import WITHIN_SEGMENTS, packed_options, to_device
-from vlm_agent.sentences import SCREEN_TOKEN, Sentence
+from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence
 from vlm_agent.sentences.packing import pack
 
 _LOG = logging.getLogger(__name__)
@@ -64,21 +64,24 @@ class ReadSentence:
 
     ids: list[int] = field(default_factory=list)
     screens: list[Any] = field(default_factory=list)
+    first_position: int = 0
     positions: list[int] = field(default_factory=list)
     cache: Cache = field(default_factory=lambda: growing_cache())
 
     @property
     def next_position(self) -> int:
-        return self.positions[-1] + 1 if self.positions else 0
+        return self.positions[-1] + 1 if self.positions else self.first_position
 
-    def rest_of(self, sentence: Sentence) -> Sentence:
-        """What has not been read of `sentence`, at least its last token; forgets all that it does not begin with.
+    def rest_of(self, sentence: Sentence, first_position: int = 0) -> Sentence:
+        """What has not been read of `sentence`, at least its last token; forgets all that it does not begin with, and
+        everything where the sentence has another `first_position` (`Decoder.first_position`).
 
         Equal screens are the same object. No screen is divided, or the last that was read: the next position depends on
         its size.
         """
         ids = sentence.input_ids
-        same = min(len(self.ids), len(ids) - 1)
+        same = min(len(self.ids), len(ids) - 1) if first_position == self.first_position else 0
+        self.first_position = first_position
         same = next((at for at in range(same) if self.ids[at] != ids[at]), same)
         pairs = enumerate(zip(self.screens, sentence.screens, strict=False))
         changed = next((number for number, (old, new) in pairs if old is not new), len(self.screens))
@@ -105,6 +108,11 @@ class Decoder(Protocol):
         """None for families, such as encoder-decoder models, in which one pass cannot predict every step."""
 
     def begin(self, sentence: Sentence) -> PrefilledSequence: ...
+
+    def first_position(self, prompt: int) -> int:
+        """The position of the first token of a prompt of so many tokens. Prompts with another first position do not
+        share keys and values."""
+        return 0
 
     def step(self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, cache: Cache) -> torch.Tensor:
         """Logits (B, S, vocabulary) after the tokens `ids`, int64 (B, S), which are appended to the cache.
@@ -143,7 +151,7 @@ class CausalDecoder(Decoder):
 
     def prefill(self, sentences: Sequence[Sentence]) -> Prefill:
         """One forward pass over all sentences in a packed row, in which no sentence attends to another."""
-        row, cache, hidden = self._read(sentences)
+        row, cache, hidden = self._read(sentences, [_prompt(sentence) for sentence in sentences])
         hidden = hidden.index_select(0, to_device(row["target_places"], hidden.device))
         best = [self.logits(part).argmax(-1) for part in hidden.split(LOGITS_AT_ONCE)]
         return Prefill(
@@ -155,12 +163,17 @@ class CausalDecoder(Decoder):
         )
 
     def begin(self, sentence: Sentence) -> PrefilledSequence:
-        row, cache, hidden = self._read([sentence])
+        row, cache, hidden = self._read([sentence], [len(sentence)])
         return PrefilledSequence(cache, self.logits(hidden[-1]), int(self.positions(row)[-1]) + 1)
 
-    def _read(self, sentences: Sequence[Sentence]) -> tuple[dict[str, Any], Cache, torch.Tensor]:
-        """The row on the host, its keys and values, and its hidden states (L, width)."""
+    def _read(
+        self, sentences: Sequence[Sentence], prompts: Sequence[int]
+    ) -> tuple[dict[str, Any], Cache, torch.Tensor]:
+        """The row on the host, its keys and values, and its hidden states (L, width). `prompts`: the tokens of each
+        sentence before what is predicted."""
         row, cache, device = self.collate(sentences), growing_cache(), self._model.device
+        first = np.repeat([self.first_position(prompt) for prompt in prompts], [len(one) for one in sentences])
+        row["position_ids"] = row["position_ids"] + torch.from_numpy(first)
         there = tree_map_only(torch.Tensor, partial(to_device, device=device), row)
         options = packed_options(self.transformer, row["cu_seqlens"], device) | {"use_cache": True, CACHE: cache}
         return row, cache, self.forward(there, sentences, **options).last_hidden_state[0]
@@ -200,6 +213,11 @@ class CausalDecoder(Decoder):
             **{CACHE: cache},
         )
         return self.logits(decoded.last_hidden_state)
+
+
+def _prompt(sentence: Sentence) -> int:
+    """The tokens before the first supervised one."""
+    return next((at for at, label in enumerate(sentence.labels) if label != IGNORED), len(sentence))
 
 
 class SourceBatch(Protocol):

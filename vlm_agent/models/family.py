@@ -149,6 +149,15 @@ class ModelFamily(Protocol):
         ...
 
 
+def keys_of_tokenizer(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase, image_token: str) -> dict:
+    """Configuration keys of a whole model with random weights that follow from its tokenizer."""
+    if recipe.vlm is None or recipe.vlm.config is None:
+        return {}
+    marks = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
+    text = recipe.vlm.config.get("text_config", {}) | {"vocab_size": len(tokenizer)} | marks
+    return {"text_config": text, "image_token_id": tokenizer.convert_tokens_to_ids(image_token)}
+
+
 def write_tokenizer_of_servers(
     tokenizer: PreTrainedTokenizerBase, chat_template: str | None, folder: Path, **marks: Any
 ) -> None:
@@ -177,6 +186,7 @@ FAMILIES: Registry[ModelFamily] = Registry(
         "qwen2_vl": "vlm_agent.models.qwen_vl.family:QWEN2_VL",
         "qwen2_5_vl": "vlm_agent.models.qwen_vl.family:QWEN2_5_VL",
         "qwen3_vl": "vlm_agent.models.qwen_vl.family:QWEN3_VL",
+        "llava": "vlm_agent.models.llava.family:LLAVA",
         **TEXT_FAMILIES,
     },
     instance_of=ModelFamily,

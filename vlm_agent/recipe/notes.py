@@ -5,6 +5,9 @@
 
 `read`: before the screen. `learned`: the model writes it before the action. `first`: learned at the first step of an
 episode, and read at later ones.
+
+`html` is the screen in D-PoT's form (`sentences/html.py`) beside its pixels; text models have it in place of pixels. It
+stays under the control `grey_screens`.
 """
 
 from collections.abc import Mapping
@@ -17,11 +20,12 @@ from vlm_agent.settings import Section
 
 class NoteRules(NamedTuple):
     """`uses`: what a recipe may do with a note. `fades`: a later step does not have it. `on_phone`: any phone gives it
-    (`texts/phone.py`)."""
+    (`texts/phone.py`). `of_elements`: it is never recorded, and computed from the elements of the screen."""
 
     uses: tuple[str, ...]
     fades: bool = False
     on_phone: bool = False
+    of_elements: bool = False
 
 
 NOTES = {
@@ -29,6 +33,7 @@ NOTES = {
     "screen": NoteRules(("read",), on_phone=True),
     "plan": NoteRules(("read", "learned", "first"), fades=True),
     "step": NoteRules(("read", "learned")),
+    "html": NoteRules(("read",), of_elements=True),
     "think": NoteRules(("learned",)),
     "action": NoteRules(("learned",)),
 }

@@ -9,6 +9,7 @@ A trajectory has a line for each note:
     Screen: …
     Plan: a; b            of the current step alone
     Step: a
+    <p id=0 …             html: the screen's elements, a line each
     SCREEN cue
     a; b                  learned: plan, of the current step alone
     a                     step
@@ -42,6 +43,7 @@ from vlm_agent.episodes import Episode, Screen, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.notes import NOTES, NoteUse
+from vlm_agent.sentences.html import screen_html
 from vlm_agent.sentences.segments import ASSISTANT, Segment
 from vlm_agent.texts.lines import one_line
 from vlm_agent.texts.phone import result_text, screen_text
@@ -50,12 +52,13 @@ from vlm_agent.texts.phone import result_text, screen_text
 class Form(NamedTuple):
     """How a note is written. `heading`: before a read line of a trajectory. `in_steps`: the heading in sources and
     targets of single steps; empty: they do not have the note. `role`: of its tokens where it is learned; None: it never
-    is. `is_list`: its lines are joined to one."""
+    is. `is_list`: its lines are joined to one. `has_lines`: its lines stay."""
 
     heading: str = ""
     in_steps: str = ""
     role: str | None = None
     is_list: bool = False
+    has_lines: bool = False
 
 
 FORMS = {
@@ -63,6 +66,7 @@ FORMS = {
     "screen": Form("Screen: ", "Screen Description:"),
     "plan": Form("Plan: ", role="plan", is_list=True),
     "step": Form("Step: ", role="plan"),
+    "html": Form(has_lines=True),
     "think": Form(in_steps="Action Think:", role="thought"),
     "action": Form(in_steps="Action Description:", role="thought"),
 }
@@ -75,7 +79,9 @@ _LINK = "; "
 
 
 def as_line(name: str, text: str) -> str:
-    """A note on one line, without a line feed."""
+    """A note on one line, without a line feed; one that `has_lines` without the last line feed."""
+    if FORMS[name].has_lines:
+        return text.removesuffix("\n")
     if not FORMS[name].is_list:
         return one_line(text)
     # A semicolon within a line would divide it.
@@ -114,6 +120,11 @@ class UsedNotes:
     def reads_phone(self) -> bool:
         """Whether a note is read that any phone gives."""
         return any(NOTES[name].on_phone for name in self.read_names)
+
+    @property
+    def reads_elements(self) -> bool:
+        """Whether a note is computed from the elements of screens."""
+        return any(NOTES[name].of_elements for name in self.read_names)
 
     def _named(self, *uses: str) -> tuple[str, ...]:
         return tuple(name for name in FORMS if name in self.uses and self.uses[name].use in uses)
@@ -267,18 +278,23 @@ def known_notes(screens: Sequence[Screen]) -> list[Mapping[str, str]]:
     return [_known(before, screen) for before, screen in zip([None, *screens], screens, strict=False)]
 
 
-def notes_at(episode: Episode, number: int, names: Sequence[str] = tuple(NOTES)) -> Mapping[str, str]:
+_RECORDED = tuple(name for name, rules in NOTES.items() if not rules.of_elements)
+
+
+def notes_at(episode: Episode, number: int, names: Sequence[str] = _RECORDED) -> Mapping[str, str]:
     """The notes that are known at step `number` of an episode, as in `known_notes`; only `names` are computed."""
     return _known(episode.steps[number - 1].screen if number else None, recorded_screen(episode, number), names)
 
 
-def _known(before: Screen | None, screen: Screen, names: Sequence[str] = tuple(NOTES)) -> Mapping[str, str]:
+def _known(before: Screen | None, screen: Screen, names: Sequence[str] = _RECORDED) -> Mapping[str, str]:
     """`before`: the previous screen, None at the first step."""
     known = dict(screen.notes)
     if "screen" in names and "screen" not in known:
         known["screen"] = screen_text(screen)
     if "result" in names and "result" not in known:
         known["result"] = "" if before is None else result_text(before, screen)
+    if "html" in names:
+        known["html"] = screen_html(screen)
     return known
 
 

@@ -21,6 +21,8 @@ ShownScreen = tuple[np.ndarray, int]
 """A screen as the model takes it, and the number of its visual tokens."""
 
 _CACHED_TEXTS = 65_536
+_LONGEST_CACHED = 1000
+"""Characters of a text; screens as HTML are longer, and few are equal."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Tokens:
 
     def ids(self, text: str) -> list[int]:
         """The tokens of a text as plain text, cached because texts repeat often."""
-        return list(self._cached_ids(text, False))
+        return list(self._cached_ids(text, False)) if len(text) <= _LONGEST_CACHED else self.tokenised(text, False)
 
     def marks(self, text: str) -> list[int]:
         """The tokens of a text of the chat template, which may contain special tokens."""
@@ -44,7 +46,7 @@ class Tokens:
 
     def count(self, text: str, special: bool = False) -> int:
         """The number of tokens of a text."""
-        return self._cached_count(text, special)
+        return self._cached_count(text, special) if len(text) <= _LONGEST_CACHED else len(self.tokenised(text, special))
 
     def text(self, ids: list[int]) -> str:
         """`ids` decoded, without special tokens."""

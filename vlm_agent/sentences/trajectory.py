@@ -73,6 +73,11 @@ class TrajectorySentences(Tokens):
                 "no note in data.notes"
             )
 
+    @property
+    def reads_elements(self) -> bool:
+        """Whether screens must have elements."""
+        return self.as_html or self.notes.reads_elements
+
     # An episode as segments
 
     def segments(

@@ -5,7 +5,7 @@ from functools import cache
 
 import torch
 from helpers import tiny
-from helpers.models import tiny_qwen
+from helpers.models import tiny_llava, tiny_qwen
 from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -20,6 +20,7 @@ from vlm_agent.sentences.trajectory import TrajectorySentences
 
 NAMES = ("llama_vit", *tiny_qwen.FAMILIES)
 
+LLAVA = "llava"
 QWEN_VL_2023 = "qwen_vl_2023"
 """A Llama+ViT with the vision tower and the resampler of Qwen-VL (2023)."""
 _TOWER_2023 = {
@@ -54,11 +55,12 @@ def family(name: str) -> Family:
     if name in ("llama_vit", QWEN_VL_2023):
         words = tiny.tokenizer()
         square = {"screen_size": (64, 64), "visual_grid": (4, 4)}
-        options = {"vision": _TOWER_2023, "projector": "resampler"} | square if name == QWEN_VL_2023 else {}
+        long = {"ntk_length": 30, "log_n_length": 30}
+        options = {"vision": _TOWER_2023, "projector": "resampler"} | square | long if name == QWEN_VL_2023 else {}
         model = tiny.model(len(words), **options)
         choose_attention(model.vision, model.language_model)
     else:
-        recipe = tiny_qwen.recipe(name)
+        recipe = tiny_llava.recipe() if name == LLAVA else tiny_qwen.recipe(name)
         words = tiny_qwen.tokenizer(recipe)
         model = tiny_qwen.model(recipe, words)
     return Family(model, words, processor_of(model.config))

@@ -17,7 +17,7 @@ from transformers import AutoConfig, PretrainedConfig, PreTrainedModel, T5Config
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
 from vlm_agent.models.cost import Flops, Workload
-from vlm_agent.models.decoding import CACHE, PrefilledSequence
+from vlm_agent.models.decoding import CACHE, Decoder, PrefilledSequence
 from vlm_agent.models.family import FAMILIES, ModelFamily, Processor
 from vlm_agent.models.loss import SupervisedOutput, supervise
 from vlm_agent.models.pretrained import source_configuration
@@ -150,7 +150,7 @@ class _Batch:
         self._cache.batch_select_indices(torch.tensor(rows))
 
 
-class ScreenT5Decoder:
+class ScreenT5Decoder(Decoder):
     def __init__(self, model: ScreenT5):
         self._model = model
 

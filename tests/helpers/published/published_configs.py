@@ -148,6 +148,15 @@ DINOV2_SMALL = {
     "image_size": 518,
     "patch_size": 14,
 }
+LLAVA_1_5_7B = {
+    "model_type": "llava",
+    "image_token_index": 32000,
+    "vision_feature_layer": -2,
+    "vision_feature_select_strategy": "default",
+    "projector_hidden_act": "gelu",
+    "text_config": LLAMA_2_7B | {"vocab_size": 32064},
+    "vision_config": CLIP_L_14_336["vision_config"],
+}
 _T5 = {
     "model_type": "t5",
     "d_kv": 64,
@@ -162,6 +171,7 @@ PUBLISHED = {
     "meta-llama/Llama-2-7b-hf": LLAMA_2_7B,
     "google/vit-large-patch16-224": VIT_L_16_224,
     "openai/clip-vit-large-patch14-336": CLIP_L_14_336,
+    "llava-hf/llava-1.5-7b-hf": LLAVA_1_5_7B,
     "Qwen/Qwen2.5-VL-7B-Instruct": QWEN2_5_VL_7B,
     "Qwen/Qwen2.5-VL-3B-Instruct": QWEN2_5_VL_3B,
     "Qwen/Qwen3-VL-8B-Instruct": QWEN3_VL_8B,

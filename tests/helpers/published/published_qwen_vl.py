@@ -137,8 +137,12 @@ def write_vocabulary(path: Path, merged: tuple[bytes, ...] = MERGED) -> Path:
     return path
 
 
-def logits(weights: dict[str, torch.Tensor], config: dict, ids: list[int], at: int, screen: torch.Tensor):
-    """(L, vocabulary) for one text whose 256 ids from `at` on stand for a uint8 (3, 448, 448) screen."""
+def logits(
+    weights: dict[str, torch.Tensor], config: dict, ids: list[int], at: int, screen: torch.Tensor, prompt: int = 0
+):
+    """(L, vocabulary) in inference for one text whose 256 ids from `at` on stand for a uint8 (3, 448, 448) screen. What
+    follows the first `prompt` ids was generated; 0: nothing was."""
+    config = config | {"ntk_alpha": ntk_alpha(config, prompt or len(ids))}
     hidden = weights["transformer.wte.weight"][torch.tensor(ids)].clone()
     hidden[at : at + 256] = _visual_tokens(weights, config, (screen / 255 - MEAN) / STD)
     for number in range(config["num_hidden_layers"]):
@@ -150,15 +154,26 @@ def logits(weights: dict[str, torch.Tensor], config: dict, ids: list[int], at: i
     return _rms(hidden, weights["transformer.ln_f.weight"]) @ weights["lm_head.weight"].T
 
 
+def ntk_alpha(config: dict, length: int) -> int:
+    """The factor on the base for a forward pass over a text of `length` tokens without a cache."""
+    if not config["use_dynamic_ntk"]:
+        return 1
+    return max(2 ** math.ceil(math.log(length / config["seq_length"], 2) + 1) - 1, 1)
+
+
 def _attend(layer: dict[str, torch.Tensor], config: dict, x: torch.Tensor) -> torch.Tensor:
     length, wide = len(x), config["hidden_size"]
     packed = x @ layer["attn.c_attn.weight"].T + layer["attn.c_attn.bias"]
     query, key, value = packed[:, :wide], packed[:, wide : 2 * wide], packed[:, 2 * wide :]
     future = torch.ones(length, length).triu(1).bool()
     size, mixed = config["kv_channels"], []
+    base = config["rotary_emb_base"] * config["ntk_alpha"] ** (size / (size - 2))
+    trained = config["seq_length"]
+    if config["use_logn_attn"]:
+        query = query * torch.tensor([max(1.0, math.log(place, trained)) for place in range(1, length + 1)])[:, None]
     for begin in range(0, wide, size):
         part = slice(begin, begin + size)
-        turned = [_rotate(each[:, part], config["rotary_emb_base"]) for each in (query, key)]
+        turned = [_rotate(each[:, part], base) for each in (query, key)]
         scores = (turned[0] @ turned[1].T / math.sqrt(size)).masked_fill(future, -math.inf)
         mixed.append(scores.softmax(-1) @ value[:, part])
     return torch.cat(mixed, -1) @ layer["attn.c_proj.weight"].T

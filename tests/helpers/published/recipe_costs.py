@@ -36,6 +36,7 @@ from vlm_agent.models.cost import Flops
 from vlm_agent.recipe.model import SOURCES
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.sentences.html import SCREEN_PHRASES
+from vlm_agent.sentences.notes import UsedNotes
 from vlm_agent.sentences.steps import PHRASES as STEP_PHRASES
 from vlm_agent.training.data.sentence_kinds.chain_of_actions import ChainPass
 from vlm_agent.training.data.sentence_kinds.trajectory import TrajectoryPass
@@ -77,7 +78,7 @@ MACHINES = {
     "qwen2_5_vl_7b_lora_aitz": EIGHT,
     "qwen2_5_vl_7b_lora_androidcontrol": EIGHT,
     "llama2_7b_html": EIGHT,
-    "llava_7b_size": EIGHT,
+    "llava_7b_html": EIGHT,
 }
 """Where each recipe is to run: the first is what its header's dry run asks about."""
 
@@ -86,7 +87,7 @@ ON_AITZ = ("auto_ui_base_aitz", "qwen2_5_vl_7b_lora_aitz")
 
 ON_ANDROIDCONTROL = ("qwen2_5_vl_7b_lora_androidcontrol",)
 
-ON_HTML = ("llama2_7b_html", "llava_7b_size")
+ON_HTML = ("llama2_7b_html", "llava_7b_html")
 """The recipes whose model reads or numbers elements. D-PoT's have a part of one subset."""
 
 _ELEMENTS = (8, 28)
@@ -224,16 +225,20 @@ def stand_ins(recipe: Recipe, folder: Path) -> dict[str, str]:
     overrides = {}
     for part, source in sources.items():
         if source is not None:
-            there = folder / (source.checkpoint.replace("/", "--") + ("-html" if recipe.model.is_text else ""))
+            there = folder / (source.checkpoint.replace("/", "--") + ("-html" if _reads_html(recipe) else ""))
             overrides[f"model.{part}.checkpoint"] = str(
                 there if there.exists() else write_checkpoint(there, source.checkpoint, _texts(recipe))
             )
     return overrides
 
 
+def _reads_html(recipe: Recipe) -> bool:
+    return recipe.model.is_text or UsedNotes(recipe.data.notes).reads_elements
+
+
 def _texts(recipe: Recipe) -> list[str]:
     """What a tokenizer should have whole words of. With those of Auto-UI a tap has 55 tokens; T5's own has 54."""
-    if recipe.model.is_text:
+    if _reads_html(recipe):
         return [*TEXTS, *SCREEN_PHRASES]
     if recipe.data.sentences != "chain_of_actions":
         return TEXTS

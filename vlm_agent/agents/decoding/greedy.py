@@ -21,7 +21,7 @@ Encoder-decoder models have a source for each step, so that no answer shares key
 import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
@@ -84,19 +84,20 @@ def answer_sentences(
 
     An answer begins with the notes that are supervised before the action.
     """
-    prefill = decoder.prefill(sentences)
+    readings = [(number, one) for number, whole in enumerate(sentences) for one in _readings(decoder, whole, limits)]
+    prefill = decoder.prefill([sentence for _, sentence in readings])
     if prefill is None:
         return [_answer_alone(decoder, one, limits, choose) for one in sentences]
     answers: list[list[DecodedAnswer]] = [[] for _ in sentences]
     supervised = 0  # supervised tokens of earlier sentences: the offset of this sentence in `prefill.best`
-    for place, sentence in enumerate(sentences):
+    for place, (number, sentence) in enumerate(readings):
         numbers = _numbers_of_supervised(sentence)
         for start, end in answer_spans(sentence, limits.end_mark):
             target = sentence.input_ids[start : min(end, start + limits.max_tokens)]
             answer = DecodedAnswer([], place, start)
             _follow(prefill, supervised + numbers[start], target, answer, limits, choose)
             answer.position = prefill.positions[prefill.starts[place] + min(answer.visible, end - 1)]
-            answers[place].append(answer)
+            answers[number].append(answer)
         supervised += len(numbers)
     unfinished = [answer for those in answers for answer in those if not answer.from_prefill]
     decode(decoder, prefill.cache, prefill.starts, unfinished, limits, choose)
@@ -150,6 +151,17 @@ def answer_spans(sentence: Sentence, end_mark: int) -> list[tuple[int, int]]:
             spans.append((start, at + 1))
             start = None
     return spans
+
+
+def _readings(decoder: Decoder, sentence: Sentence, limits: Limits) -> list[Sentence]:
+    """The sentence once for every first position of its prompts, each up to the last answer to such a prompt, and with
+    the labels of these answers alone."""
+    spans = answer_spans(sentence, limits.end_mark)
+    groups = [[*group] for _, group in itertools.groupby(spans, lambda span: decoder.first_position(span[0]))]
+    if len(groups) <= 1:
+        return [sentence]
+    parts = [(group[0][0], sentence.prefix(group[-1][1])) for group in groups]
+    return [replace(part, labels=[IGNORED] * start + part.labels[start:]) for start, part in parts]
 
 
 def _answer_alone(decoder: Decoder, sentence: Sentence, limits: Limits, choose: Choice) -> list[DecodedAnswer]:

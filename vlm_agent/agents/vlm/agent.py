@@ -105,7 +105,7 @@ class VlmAgent(Agent):
 
     def prompt(self, goal: str, history: Sequence[Turn], screen: Screen) -> "Prompt":
         """What `act` decodes the answer from. Raises UserError for a screen without elements that must have them."""
-        if self.sentences.as_html and screen.elements is None:
+        if self.sentences.reads_elements and screen.elements is None:
             raise UserError(NO_ELEMENTS)
         episode = episode_of(goal, history, screen, self.sentences.notes.reads_phone)
         episode, agent = self._with_own_notes(episode, history), self._later if history else self

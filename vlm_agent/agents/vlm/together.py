@@ -52,7 +52,10 @@ class VlmTogether:
         ]
 
     def _logits(self, prompts: Sequence[Prompt], read: Sequence[ReadSentence]) -> dict[int, torch.Tensor]:
-        rests = [one.rest_of(prompt.sentence) for one, prompt in zip(read, prompts, strict=True)]
+        rests = [
+            one.rest_of(prompt.sentence, self.decoder.first_position(len(prompt.sentence)))
+            for one, prompt in zip(read, prompts, strict=True)
+        ]
         found: dict[int, torch.Tensor] = {}
         for batch in batches([len(rest) for rest in rests], TOKENS_AT_ONCE):
             logits = self.decoder.read_on([rests[number] for number in batch], [read[number] for number in batch])

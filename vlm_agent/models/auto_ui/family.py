@@ -15,7 +15,7 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.models.auto_ui.cost import AutoUiCost
 from vlm_agent.models.auto_ui.model import AutoUi, AutoUiConfig, T5HeadApart, check_text_config, prefer_near_tokens
 from vlm_agent.models.build import build_model, saved_tokenizer
-from vlm_agent.models.decoding import PrefilledSequence, growing_cache
+from vlm_agent.models.decoding import Decoder, PrefilledSequence, growing_cache
 from vlm_agent.models.family import ModelFamily, Processor, saved_model_type
 from vlm_agent.models.features import feature_shape
 from vlm_agent.models.pretrained import configuration, source_configuration, whole_model
@@ -125,7 +125,7 @@ class DecodingBatch:
         self.logits = self.logits[indices]
 
 
-class AutoUiDecoder:
+class AutoUiDecoder(Decoder):
     """Sentences hold sources only; the target is decoded."""
 
     def __init__(self, model: AutoUi) -> None:

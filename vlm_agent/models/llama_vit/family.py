@@ -21,6 +21,7 @@ from vlm_agent.models.decoding import CausalDecoder
 from vlm_agent.models.family import ModelFamily, Processor
 from vlm_agent.models.fused import fuse
 from vlm_agent.models.llama_vit.from_scratch import initialise
+from vlm_agent.models.llama_vit.long_context import first_position
 from vlm_agent.models.llama_vit.model import LlamaViT, LlamaViTConfig, projector_kind
 from vlm_agent.models.pretrained import language_model, source_configuration, vision_configuration, vision_tower
 from vlm_agent.models.starting_heads import LOGIT_SHARE
@@ -44,6 +45,9 @@ class LlamaViTDecoder(CausalDecoder):
         tokens = self._screens([screen for sentence in sentences for screen in sentence.screens])
         embeddings = self._model.embed_seen(row["input_ids"], tokens, row["screen_places"])
         return self.transformer(inputs_embeds=embeddings, position_ids=row["position_ids"], **options)
+
+    def first_position(self, prompt: int) -> int:
+        return first_position(self._model.config.ntk_length, prompt)
 
 
 class ScreenCache:

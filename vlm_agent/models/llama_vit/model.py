@@ -22,6 +22,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, Pretrained
 
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.attention import packed_options, to_device
+from vlm_agent.models.llama_vit.long_context import extend_context, first_positions
 from vlm_agent.models.loss import Policy, SupervisedOutput, supervise
 from vlm_agent.models.pretrained import explain_missing_extras
 from vlm_agent.models.weights.precision import seen_dtype
@@ -116,6 +117,7 @@ class LlamaViTConfig(PretrainedConfig):
     `visual_positions`: add a learned position to each visual token, started from a 2-D sinusoid.
     `element_loss`: weight of the loss that names, from each visual token alone, the word or icon under it.
     `logit_scale`: factor on the hidden state before the head.
+    `ntk_length`, `log_n_length`: tokens beyond which dynamic NTK and log-n attention apply in inference; None: never.
     """
 
     model_type = "llama_vit"
@@ -135,6 +137,8 @@ class LlamaViTConfig(PretrainedConfig):
         visual_positions: bool = False,
         element_loss: float = 0.0,
         logit_scale: float = 1.0,
+        ntk_length: int | None = None,
+        log_n_length: int | None = None,
         **kwargs,
     ) -> None:
         projector_kind(projector)  # its package may bring the vision tower's class
@@ -150,6 +154,8 @@ class LlamaViTConfig(PretrainedConfig):
         self.visual_positions = visual_positions
         self.element_loss = element_loss
         self.logit_scale = logit_scale
+        self.ntk_length = ntk_length
+        self.log_n_length = log_n_length
         super().__init__(**kwargs)
 
     @property
@@ -197,6 +203,7 @@ class LlamaViT(PreTrainedModel):
         self.language_model = (
             language_model if language_model is not None else AutoModelForCausalLM.from_config(config.text_config)
         )
+        extend_context(self.language_model, config.ntk_length is not None, config.log_n_length)
         hidden = config.text_config.hidden_size
         self.projector = projector_kind(config.projector).module(_feature_width(self.vision), hidden, config)
         self.post_init()
@@ -309,7 +316,7 @@ class LlamaViT(PreTrainedModel):
         packed = packed_options(self.language_model, cu_seqlens, embeddings.device)
         decoded = self.language_model.model(
             inputs_embeds=embeddings,
-            position_ids=position_ids,
+            position_ids=self._positions(position_ids, input_ids, cu_seqlens),
             use_cache=False,
             **{"attention_mask": attention_mask} | packed,
         )
@@ -324,6 +331,17 @@ class LlamaViT(PreTrainedModel):
             output.loss = output.loss + self.config.element_loss * element_loss * output.share
             output.element_loss = element_loss.detach()
         return output
+
+    def _positions(
+        self, position_ids: torch.Tensor | None, input_ids: torch.Tensor, cu_seqlens: np.ndarray | None
+    ) -> torch.Tensor | None:
+        """In inference with dynamic NTK, a whole sentence is a prompt, as in the published forward pass."""
+        if self.config.ntk_length is None or self.training:
+            return position_ids
+        length = input_ids.shape[1]
+        own = torch.arange(length, device=input_ids.device)[None] if position_ids is None else position_ids
+        lengths = [length] if cu_seqlens is None else np.diff(cu_seqlens).tolist()
+        return own + to_device(first_positions(self.config.ntk_length, lengths), input_ids.device)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return self.get_output_embeddings()(hidden * self.config.logit_scale)

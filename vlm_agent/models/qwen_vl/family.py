@@ -12,7 +12,7 @@ from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 
 from vlm_agent.models.attention import choose_attention
 from vlm_agent.models.decoding import CausalDecoder
-from vlm_agent.models.family import ModelFamily, Processor, source_of, write_tokenizer_of_servers
+from vlm_agent.models.family import ModelFamily, Processor, keys_of_tokenizer, source_of, write_tokenizer_of_servers
 from vlm_agent.models.fused import fuse
 from vlm_agent.models.pretrained import source_configuration
 from vlm_agent.models.qwen_vl.cost import QwenVLCost
@@ -94,7 +94,7 @@ class QwenVLFamily(ModelFamily):
     def configure(self, recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
         """The limits of a screen's pixels are part of the configuration and saved with it, so that nothing that loads
         the model can use others."""
-        config = source_configuration(source_of(recipe), **_from_tokenizer(recipe, tokenizer))
+        config = source_configuration(source_of(recipe), **keys_of_tokenizer(recipe, tokenizer, IMAGE_TOKEN))
         config.min_pixels = MIN_PIXELS if recipe.min_pixels is None else recipe.min_pixels
         config.max_pixels = MAX_PIXELS if recipe.max_pixels is None else recipe.max_pixels
         return config
@@ -153,15 +153,6 @@ def _image_processor(model: ReadsScreens) -> dict:
         "rescale_factor": 1 / 255,
         "resample": 3,  # bicubic
     }
-
-
-def _from_tokenizer(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> dict:
-    """Configuration keys of a model with random weights that follow from its tokenizer."""
-    if recipe.vlm is None or recipe.vlm.config is None:
-        return {}
-    marks = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
-    text = recipe.vlm.config.get("text_config", {}) | {"vocab_size": len(tokenizer)} | marks
-    return {"text_config": text, "image_token_id": tokenizer.convert_tokens_to_ids(IMAGE_TOKEN)}
 
 
 QWEN2_VL = QwenVLFamily(Qwen2VLForConditionalGeneration)

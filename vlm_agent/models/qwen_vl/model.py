@@ -9,21 +9,18 @@ a frozen vision tower without a graph; logits and loss only where there is a lab
 import re
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 import transformers
-from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 
-from vlm_agent.models.attention import packed_options, to_device
-from vlm_agent.models.loss import Policy, ReadsRows, SupervisedOutput, supervise
 from vlm_agent.models.qwen_vl.vision_kernels import add_deepstack_by_index, tower_inputs, tower_options
-from vlm_agent.models.weights.precision import seen_dtype
+from vlm_agent.models.seeing import SeesScreens
 from vlm_agent.sentences import SCREEN_TOKEN, Sentence
-from vlm_agent.sentences.packing import filled, pack, places
+from vlm_agent.sentences.packing import pack, places
 from vlm_agent.sentences.templates import ChatTemplate
 
 IMAGE_TOKEN = "<|image_pad|>"  # noqa: S105 (no password)
@@ -137,7 +134,7 @@ IMAGE_MEAN_3 = IMAGE_STD_3 = (0.5, 0.5, 0.5)
 """The values of Qwen3-VL."""
 
 
-class ReadsScreens(ReadsRows):
+class ReadsScreens(SeesScreens):
     """A mixin for transformers' Qwen-VL models.
 
     `parts`: the module path of each part that a recipe freezes, adapts or trains in full.
@@ -152,54 +149,11 @@ class ReadsScreens(ReadsRows):
         "head": "lm_head",
     }
     image_mean, image_std = IMAGE_MEAN, IMAGE_STD
-    # Attributes of the transformers class.
-    config: Any
-    model: Any
-    lm_head: nn.Linear
     row_argument = "patches"
 
     @property
     def vision(self) -> PreTrainedModel:
         return self.model.visual
-
-    @property
-    def language_model(self) -> PreTrainedModel:
-        return self.model.language_model
-
-    def train(self, mode: bool = True) -> Self:
-        """A frozen tower stays in evaluation mode."""
-        super().train(mode)
-        if not self._sees_with_graph():
-            self.vision.eval()
-        return self
-
-    def _sees_with_graph(self) -> bool:
-        return any(parameter.requires_grad for parameter in self.vision.parameters())
-
-    def read_row(
-        self,
-        patches: torch.Tensor,
-        grids: torch.Tensor,
-        input_ids: torch.Tensor,
-        position_ids: torch.Tensor,
-        labels: torch.Tensor,
-        cu_seqlens: np.ndarray | None = None,
-        num_items_in_batch: torch.Tensor | int | None = None,
-        loss_weights: torch.Tensor | None = None,
-        policy: Policy | None = None,
-        tower: dict | None = None,
-        screen_places: torch.Tensor | None = None,
-        target_places: torch.Tensor | None = None,
-    ) -> SupervisedOutput:
-        """The loss of `supervise` for the inputs of `read`; `cu_seqlens`, `target_places`: see
-        `sentences/packing.py`."""
-        packed = packed_options(self.language_model, cu_seqlens, input_ids.device)
-        # The default of the configuration is a cache, which would copy all keys and values.
-        options = {"use_cache": False, "tower": tower, "screen_places": screen_places} | packed
-        hidden = self.read(patches, grids, input_ids, position_ids, **options).last_hidden_state
-        return supervise(
-            hidden, labels, self.lm_head, num_items_in_batch, loss_weights, places=target_places, policy=policy
-        )
 
     def read(
         self,
@@ -221,14 +175,9 @@ class ReadsScreens(ReadsRows):
         The forward pass of transformers' model around tower and language model, which reads back what it checks. It
         would also search the index in the sentence for several sentences.
         """
-        at = places(input_ids == SCREEN_TOKEN) if screen_places is None else screen_places
         seen = self.see(patches, grids, tower)
-        if len(at) != len(seen.pooler_output):
-            raise ValueError(
-                f"the sequence has places for {len(at)} visual tokens, the screens have {len(seen.pooler_output)}"
-            )
-        ids = input_ids.masked_fill(input_ids == SCREEN_TOKEN, self.config.image_token_id)
-        embeddings = filled(self.language_model.get_input_embeddings()(ids), at, seen.pooler_output)
+        at = places(input_ids == SCREEN_TOKEN) if screen_places is None else screen_places
+        embeddings = self.embed(input_ids, seen.pooler_output, at)
         deepstack = getattr(seen, "deepstack_features", None)
         if deepstack is not None:
             decoding |= {"visual_pos_masks": at, "deepstack_visual_embeds": deepstack}
@@ -243,8 +192,7 @@ class ReadsScreens(ReadsRows):
 
     def _pixels(self, patches: torch.Tensor) -> torch.Tensor:
         """Normalised patches (P, 3 * frames * patch * patch) for the vision tower; every frame is the same screen."""
-        mean, std = (to_device(values, patches.device).view(3, 1, 1) for values in (self.image_mean, self.image_std))
-        pixels = (patches / 255).sub_(mean).div_(std).to(seen_dtype(next(self.vision.parameters())))
+        pixels = self.normalised(patches)
         frames = self.config.vision_config.temporal_patch_size  # copied last, in the dtype of the tower
         return pixels.unsqueeze(2).expand(-1, -1, frames, -1, -1).flatten(1)
 

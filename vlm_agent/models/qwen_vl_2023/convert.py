@@ -7,7 +7,7 @@ from typing import Literal, Self, cast
 
 import torch
 from huggingface_hub import save_torch_state_dict
-from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 from transformers import Qwen2Config
 from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 
@@ -61,7 +61,10 @@ class Published(_Section):
     num_hidden_layers: PositiveInt
     rotary_emb_base: PositiveFloat
     rotary_pct: float
+    seq_length: int = Field(gt=1)
     tie_word_embeddings: Literal[False]
+    use_dynamic_ntk: bool
+    use_logn_attn: bool
     visual: Visual
     vocab_size: PositiveInt
 
@@ -110,6 +113,8 @@ def our_configuration(published: Published, end: int, dtype: str) -> LlamaViTCon
         image_mean=OPENAI_CLIP_MEAN,
         image_std=OPENAI_CLIP_STD,
         projector="resampler",
+        ntk_length=published.seq_length if published.use_dynamic_ntk else None,
+        log_n_length=published.seq_length if published.use_logn_attn else None,
         architectures=["LlamaViT"],
         dtype=dtype,
     )

@@ -19,7 +19,7 @@ from vlm_agent.models.family import context_of, processor_of
 from vlm_agent.recipe.data import DataRecipe, ReferencesRecipe
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences.html import SCREEN_PHRASES, screen_html
-from vlm_agent.sentences.notes import FORMS, IN_WORDS
+from vlm_agent.sentences.notes import FORMS, IN_WORDS, UsedNotes
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import past_of
 from vlm_agent.training.data.stream import chosen_episodes
@@ -94,10 +94,11 @@ def vocabulary_of(recipe: Recipe, shards: ShardDataset, indices: list[int]) -> V
     sentences may have."""
     episodes = (shards.without_pixels(index) for index in indices)
     language = recipe.action_language.build().vocabulary()
-    if recipe.model.is_text:
+    as_html = recipe.model.is_text or UsedNotes(recipe.data.notes).reads_elements
+    if as_html:
         language = replace(language, phrases=(*language.phrases, *SCREEN_PHRASES))
     names, in_words = _note_names(recipe.data), _words_of_actions(recipe)
-    texts = (text for one in episodes for text in _texts(one, names, recipe.model.is_text, in_words))
+    texts = (text for one in episodes for text in _texts(one, names, as_html, in_words))
     return Vocabulary(language, texts)
 
 

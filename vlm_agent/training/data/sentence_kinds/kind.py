@@ -15,6 +15,7 @@ from vlm_agent.episodes import Episode, Step
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.cost import Workload
 from vlm_agent.recipe.data import DataRecipe
+from vlm_agent.recipe.notes import NOTES
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.notes import as_line
 from vlm_agent.sentences.trajectory import unwritable_line
@@ -130,6 +131,8 @@ def missing_notes(episode: Episode, data: DataRecipe) -> list[int]:
 
 
 def _lacks(step: Step, number: int, last: int, name: str, data: DataRecipe) -> bool:
+    if NOTES[name].of_elements:
+        return False
     if name == "result" and number == last:  # no step reads the result of the last action
         return False
     if data.notes[name].use == "first" and number and data.control != "no_history":

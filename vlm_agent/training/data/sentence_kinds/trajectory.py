@@ -115,10 +115,11 @@ class TrajectoryKind(SentenceKind):
         counts = counted(shards, episodes, Counter(self._count, _SENTENCES, _STEPS, self._identity))
         check_notes(counts.steps, shards, self.run.recipe.data)
         sentences = self.run.sentences
-        if sentences.as_html and not sentences.grey and len(counts.steps) and not counts.steps["elements"].any():
+        has_html = sentences.notes.reads_elements or (sentences.as_html and not sentences.grey)
+        if has_html and len(counts.steps) and not counts.steps["elements"].any():
             raise RecipeError(
-                "a text model reads the elements of screens, and these shards have none; convert a source with "
-                "elements, or choose a model with vision"
+                "this model reads the elements of screens, and these shards have none; convert a source with "
+                "elements, or choose a model with vision without data.notes.html"
             )
         return counts
 
