@@ -182,7 +182,7 @@ def recipe(tmp_path):
 
 def test_train_accepts_any_key_of_the_recipe_in_both_spellings(recipe, monkeypatch):
     trained = []
-    monkeypatch.setattr("vlm_agent.training.train.train", lambda recipe, console: trained.append(recipe))
+    monkeypatch.setattr("vlm_agent.training.train.train", lambda recipe, console, data_of: trained.append(recipe))
     overrides = ["--training.steps", "7", "--data.limit=12", "--data.mixture.google_apps", "0.1", "--output=a=b"]
     assert main(["train", "--config", str(recipe), *overrides]) == OK
     (got,) = trained
