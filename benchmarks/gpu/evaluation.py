@@ -47,6 +47,7 @@ class Agreeing:
 
     def __init__(self, decoder: Decoder):
         self.begin, self.step, self._prefill = decoder.begin, decoder.step, decoder.prefill
+        self.first_position = decoder.first_position
         self.prepare_screen = getattr(decoder, "prepare_screen", None)
 
     def prefill(self, sentences) -> Prefill:
