@@ -95,7 +95,7 @@ MODES = {
         mode(f"--checkpoint r --shards s --output y {PARTS}", SCORING, "benchmark"),
         mode(
             "--online --checkpoint r --output y",
-            f"tasks seed task_set split size scale long_screens workers controls elements {BASES}",
+            f"tasks seed task_set split scale long_screens workers controls elements {BASES}",
         ),
         mode("--finish --output y"),
     ],
@@ -121,9 +121,11 @@ MODES = {
     "transfer": [mode("x --output y")],
     "chats": [mode("x --agent a --output y.jsonl", "split limit elements")],
     "compare": [
-        mode("x --output y", "shards seeds quick list_stages stage report"),
-        mode("x --output y --shards s", "benchmark seeds quick list_stages stage report"),
-        mode("x --output y --endpoint u --model m", "shards seeds quick list_stages stage report"),
+        mode("x --output y", "shards seeds quick gpus list_stages stage report"),
+        mode("x --output y --shards s", "benchmark seeds quick gpus list_stages stage report"),
+        mode("x --output y --endpoint u --model m", "shards seeds quick gpus list_stages stage report"),
+        mode("x --output y --serve c{port} --model m", "shards seeds quick gpus list_stages stage report"),
+        mode("x --output y --list-stages", "shards seeds quick gpus hours"),
     ],
     "view": [mode("x", "agent port")],
     "demo": [mode("", "output quick")],
