@@ -105,7 +105,7 @@ def test_sessions_do_not_know_each_other(address):
         ({"type": "reset", "data": {"seed": True}}, "VALIDATION_ERROR"),
         ({"type": "reset", "data": {"screen": "no"}}, "VALIDATION_ERROR"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:40],
 )
 def test_a_wrong_frame_gets_an_error_frame_and_the_session_goes_on(client, capfd, frame, code):
     before = client.reset(task=TASK).observation
