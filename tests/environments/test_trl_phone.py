@@ -153,7 +153,7 @@ def test_every_action_is_a_tool_and_shows_the_next_screen(phone):
         phone.press_home()
 
 
-@pytest.mark.parametrize("value", [-1, 1001, float("nan"), "500", None, 10**400])
+@pytest.mark.parametrize("value", [-1, 1001, float("nan"), "500", None, 10**400], ids=lambda value: str(value)[:5])
 def test_a_wrong_point_changes_nothing_and_names_the_argument(phone, value):
     before = phone.look()
     with pytest.raises(PlayError, match="x is"):
