@@ -79,5 +79,6 @@ def test_few_files_name_a_kind_that_came_with_later_data_sets(name):
     root = Path(vlm_agent.__file__).parent
     found = [str(path.relative_to(root)) for path in root.rglob("*.py") if names.search(path.read_text("utf-8"))]
     assert "episodes.py" in found
-    found = [path for path in found if not path.startswith("datasets/sources/")]  # each data set has its own names
+    own = ("datasets/sources/", "environments/")  # each data set and each trainer has its own names
+    found = [path for path in found if not path.startswith(own)]
     assert len(found) <= MOST_FILES, found
