@@ -180,7 +180,10 @@ def data(**keys) -> DataRecipe:
         ({"notes": {"step": "first"}}, "step cannot be first; it is read or learned"),
         ({"notes": {"think": "read"}}, "think cannot be read; it is learned"),
         ({"notes": {"step": "learned"}, "sentences": "chain_of_actions"}, "notes.step needs sentences: trajectory"),
-        ({"notes": {"steps": "learned"}}, "steps is unknown; choose from result, screen, plan, step, html, think, action"),
+        (
+            {"notes": {"steps": "learned"}},
+            "steps is unknown; choose from result, screen, plan, step, html, think, action",
+        ),
         ({"notes": "coat_11"}, "'coat_11' is unknown; give notes, or choose one of coat_1, .* d_pot"),
         ({"notes": {"step": {"use": "read", "weight": 2}}}, "step is read and has no loss; remove its weight"),
     ],
