@@ -36,7 +36,7 @@ class SetTask(Protocol):
 
     @property
     def name(self) -> str:
-        """Tells the task apart from others of its set, such as general/test/7."""
+        """Distinguishes the task from others of its set, such as general/test/7."""
 
     @property
     def goal(self) -> str:
@@ -104,7 +104,7 @@ def read_task_set(name: str = DEFAULT, overrides: Mapping[str, Any] | None = Non
     if name not in TASK_SETS and not Path(name).is_file():
         raise DeviceError(
             f"{name!r} is neither a task set ({', '.join(TASK_SETS)}) nor a file; goals for a phone with an address "
-            "are a YAML file, where the key judge of each goal is the command that tells whether it is reached"
+            "are a YAML file, where the key judge of each goal is the command that decides whether it is reached"
         )
     content: dict[str, Any] = {"task_set": name} if name in TASK_SETS else read_mapping(Path(name), DeviceError)
     kind = content.get("task_set")

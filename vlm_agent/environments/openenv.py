@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from vlm_agent.action_languages import ActionLanguage
+from vlm_agent.agents import Answer
 from vlm_agent.environments.play import Play, PlayError, Tasks, element_lines, language_named
 from vlm_agent.errors import UserError
 from vlm_agent.files.installation import install_line
@@ -101,9 +102,10 @@ class Session:
         play, text = self._current(), data.get("text")
         if not isinstance(text, str):
             raise FrameError('an action is {"text": "…"}, in the action language', "VALIDATION_ERROR")
-        if play.outcome is None and play.read(text, self.language) is None:
+        action = play.read(text, self.language)
+        if play.outcome is None and action is None:
             raise FrameError(f"{text[:80]!r} is not an action; {self.language.instructions}", "VALIDATION_ERROR")
-        play.write(text, self.language)
+        play.answer(Answer(text, action))
         self.steps += 1
         return self._observation(play)
 

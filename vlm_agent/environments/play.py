@@ -2,15 +2,12 @@
 
 import difflib
 import json
-import re
 from collections.abc import Collection, Generator
 from dataclasses import dataclass
 
 from vlm_agent.action_languages import LANGUAGES, ActionLanguage, language_settings
 from vlm_agent.agents import Answer, Asked
-from vlm_agent.datasets.sources.trace_writer import NoTrace
-from vlm_agent.devices.acting.episode import Outcome, episode_turns, limits_of
-from vlm_agent.devices.acting.guard import Guard
+from vlm_agent.devices.acting.episode import Outcome, untraced_turns
 from vlm_agent.episodes import Action, Screen
 from vlm_agent.errors import UserError
 from vlm_agent.simulator import SPLITS, TEMPLATES
@@ -20,7 +17,6 @@ from vlm_agent.simulator.opening import SimulatedTask
 LONGEST_TEXT = 4096
 """Characters of an answer; a longer text is not read, and not an action."""
 
-_ADDRESS = re.compile(r"([a-z_]+)/([a-z]+)/([0-9]{1,20})", re.ASCII)
 _TEMPLATES = {template.name for template in TEMPLATES}
 _DRAWS = 100_000
 
@@ -55,14 +51,13 @@ class Tasks:
 
     def named(self, address: str) -> SimulatedTask:
         """The task at SUBSET/SPLIT/SEED, such as general/train/7, of any template."""
-        match = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
-        if match is None:
+        task = SimulatedTask.at(address) if isinstance(address, str) else None
+        if task is None:
             raise PlayError(f"{str(address)[:80]!r} is not a task; write SUBSET/SPLIT/SEED, as in general/train/7")
-        subset, split, seed = match.groups()
-        _check_names("subset", [subset], {template.subset for template in TEMPLATES})
-        _check_names("split", [split], SPLITS)
-        self._check_split(split)
-        return SimulatedTask(subset, split, int(seed))
+        _check_names("subset", [task.subset], {template.subset for template in TEMPLATES})
+        _check_names("split", [task.split], SPLITS)
+        self._check_split(task.split)
+        return task
 
     def _check_split(self, split: str) -> None:
         if split == "test" and not self.allow_test:
@@ -123,10 +118,8 @@ class Play:
 
 def _turns(task: SimulatedTask) -> Generator[Asked, tuple[Answer, float], tuple[Outcome, Screen]]:
     """The questions of a task; the result is its outcome and the screen at the end."""
-    solution = task.solution()
     with task.open() as opened:
-        guard = Guard(allow_purchases=True, launcher=opened.launcher)  # nothing can be bought on a simulated phone
-        _, outcome = yield from episode_turns(opened, NoTrace(task.name), guard, limits_of(solution), solution)
+        _, outcome = yield from untraced_turns(opened, task.name, task.solution())
         device = opened.device
         return outcome, Screen(device.screenshot(), device.elements(), device.activity)
 

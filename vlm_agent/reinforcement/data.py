@@ -15,7 +15,6 @@ import torch
 from peft import PeftModel
 from transformers import PreTrainedModel
 
-from vlm_agent.agents import Usage
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.episodes import ACTION_NAMES
 from vlm_agent.errors import RecipeError, TrainingError
@@ -158,8 +157,7 @@ class RolloutStream:
         figures = played.score(rollouts, groups)
         refuse_idle_rounds(played)
         rows = dealt(sentences, data.played.updates * data.rows_per_step, f"{played.sampling_seed}/rows")
-        empty = self._of_nothing(rollouts[0], agent)
-        rows = [row or [empty] for row in rows]
+        rows = [row or [self._of_nothing(rollouts[0], agent)] for row in rows]
         self._figures = {
             "round": number + 1.0,
             **figures,
@@ -207,14 +205,13 @@ class RolloutStream:
         return found, figures
 
     def _of_nothing(self, rollout: Rollout, agent: VlmAgent) -> Scored:
-        prompt = next(replayed(rollout, agent))
+        prompt, _ = next(replayed(rollout, agent))
         return Scored.of_nothing(prompt.sentence, rollout.answers[0])
 
 
 def _sentences(rollout: Rollout, advantages: Sequence[float], agent: VlmAgent) -> list[Scored]:
     prompts, kinds = [], []
-    for prompt, answer in zip(replayed(rollout, agent), rollout.answers, strict=True):
-        action = prompt.answer(answer.ids, Usage()).action
+    for prompt, action in replayed(rollout, agent):
         prompts.append(prompt.sentence)
         kinds.append(NO_ACTION if action is None else ACTION_NAMES.index(action.name))
     found = scored(prompts, rollout.answers, kinds, advantages)

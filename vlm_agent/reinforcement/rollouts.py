@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import cast
 
-from vlm_agent.agents import Usage
+from vlm_agent.agents import NoAnswerError, Usage
 from vlm_agent.agents.decoding.sampling import Sampling
 from vlm_agent.agents.vlm.agent import Prompt, VlmAgent
-from vlm_agent.datasets.sources.trace_writer import NoTrace
-from vlm_agent.devices.acting.episode import Outcome, episode_turns, limits_of
-from vlm_agent.devices.acting.guard import Guard
-from vlm_agent.devices.acting.loop import Ending, Turns
+from vlm_agent.devices.acting.episode import Outcome, untraced_turns
+from vlm_agent.devices.acting.loop import Ending, Turns, answered_together
+from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError, RecipeError
 from vlm_agent.recipe.reinforcement import RewardRecipe
 from vlm_agent.simulator import SimulatedPhone
@@ -66,17 +65,16 @@ class Rollout:
 
 def task_at(name: str) -> SimulatedTask:
     """The task SUBSET/SPLIT/SEED."""
-    subset, split, seed = name.split("/")
-    return SimulatedTask(subset, split, int(seed))
+    task = SimulatedTask.at(name)
+    assert task is not None  # noqa: S101 (a plan has a checksum)
+    return task
 
 
 def rollout_turns(task: SimulatedTask, sample: int, states: list[str]) -> Turns[tuple[Ending, Outcome]]:
     """One rollout; the caller answers. A digest of the phone is appended to `states` before each answer."""
-    solution = task.solution()
     with task.open() as opened:
         phone = cast("SimulatedPhone", opened.device)
-        guard = Guard(allow_purchases=True, launcher=opened.launcher)  # nothing can be bought on a simulated phone
-        run = episode_turns(opened, NoTrace(f"{task.name}#{sample}"), guard, limits_of(solution), solution)
+        run = untraced_turns(opened, f"{task.name}#{sample}", task.solution())
         try:
             asked = next(run)
             while True:
@@ -96,14 +94,10 @@ def play(agent: VlmAgent, wave: Sequence[tuple[str, int]], temperature: float, s
     states: list[list[str]] = [[] for _ in wave]
     runs = [rollout_turns(task_at(task), sample, own) for (task, sample), own in zip(wave, states, strict=True)]
     ends: dict[int, tuple[Ending, Outcome]] = {}
-    asked = {number: next(run) for number, run in enumerate(runs)}
-    while asked:
-        for number, answer in zip([*asked], together.act([*asked.values()]), strict=True):
-            try:
-                asked[number] = runs[number].send((answer, 0.0))
-            except StopIteration as end:
-                ends[number] = end.value
-                del asked[number]
+    for number, end in answered_together(runs, together, len(runs)):
+        if isinstance(end, NoAnswerError):
+            raise end
+        ends[number] = end
     return [_recorded(*one, sampling, states[number], *ends[number]) for number, one in enumerate(wave)]
 
 
@@ -118,8 +112,9 @@ def _recorded(
     return Rollout(task, sample, task_at(task).template, answers, outcome, ending.unparsed)
 
 
-def replayed(rollout: Rollout, agent: VlmAgent) -> Iterator[Prompt]:
-    """The prompt of each answer, as the agent read it. Raises DatasetError where the phone does not do what it did."""
+def replayed(rollout: Rollout, agent: VlmAgent) -> Iterator[tuple[Prompt, Action | None]]:
+    """The prompt of each answer, as the agent read it, and the action that the answer encodes. Raises DatasetError
+    where the phone does not do what it did."""
     states: list[str] = []
     run = rollout_turns(task_at(rollout.task), rollout.sample, states)
     asked = next(run)
@@ -130,6 +125,7 @@ def replayed(rollout: Rollout, agent: VlmAgent) -> Iterator[Prompt]:
                 "remove the folder of this round in RUN/rounds, and run the same command again to play it again"
             )
         prompt = agent.prompt(*asked)
-        yield prompt
+        answer = prompt.answer(recorded.ids, Usage())
+        yield prompt, answer.action
         with suppress(StopIteration):
-            asked = run.send((prompt.answer(recorded.ids, Usage()), 0.0))
+            asked = run.send((answer, 0.0))

@@ -14,7 +14,7 @@ from vlm_agent.simulator.apps.launcher import LAUNCHER
 from vlm_agent.simulator.phone import SIZE, SimulatedPhone
 from vlm_agent.simulator.tasks import Task, sample_task
 
-_ADDRESS = re.compile(r"([a-z_]+)/([a-z]+)/([0-9]+)")
+_ADDRESS = re.compile(r"([a-z_]+)/([a-z]+)/([0-9]{1,20})")
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,12 @@ class SimulatedTask:
     seed: int
     size: tuple[int, int] = SIZE
     scale: int = 1
+
+    @classmethod
+    def at(cls, address: str) -> "SimulatedTask | None":
+        """The task with this `name`, SUBSET/SPLIT/SEED; None for another form."""
+        match = _ADDRESS.fullmatch(address)
+        return None if match is None else cls(match[1], match[2], int(match[3]))
 
     @property
     def name(self) -> str:
@@ -99,10 +105,8 @@ def _open_plain() -> Iterator[OpenedDevice]:
 def _parse(which: str | None) -> DeviceAddress | None:
     if which is None:
         return DeviceAddress(_open_plain)
-    match = _ADDRESS.fullmatch(which)
-    if match is None:
-        return None
-    return DeviceAddress(SimulatedTask(match[1], match[2], int(match[3])).open, has_task=True)
+    task = SimulatedTask.at(which)
+    return None if task is None else DeviceAddress(task.open, has_task=True)
 
 
 SIMULATED = DeviceKind(

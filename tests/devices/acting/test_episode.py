@@ -7,7 +7,7 @@ import pytest
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.datasets.sources.trace_writer import NoTrace
 from vlm_agent.devices import OpenedDevice
-from vlm_agent.devices.acting.episode import episode_turns, limits_of
+from vlm_agent.devices.acting.episode import episode_turns
 from vlm_agent.devices.acting.guard import Guard
 from vlm_agent.devices.acting.loop import answered
 from vlm_agent.episodes import Action
@@ -26,7 +26,7 @@ class InClock:
 
 
 def outcome_of(opened, actions, solution=None):
-    turns = episode_turns(opened, NoTrace("one"), Guard(allow_purchases=True), limits_of(solution), solution)
+    turns = episode_turns(opened, NoTrace("one"), Guard(allow_purchases=True), solution)
     return answered(turns, ScriptedAgent(actions))[1]
 
 

@@ -4,13 +4,12 @@ import pytest
 import torch
 import transformers
 from helpers import tiny
+from helpers.agents.answer_ways import check_all_ways_agree
 from helpers.models import families, tiny_llava
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from vlm_agent.agents import Asked, answer_step_by_step, demonstrated
 from vlm_agent.agents.vlm.agent import VlmAgent
-from vlm_agent.episodes import recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.models.build import build_model
 from vlm_agent.models.family import family_of
@@ -64,14 +63,7 @@ def test_transformers_folder_loads_with_equal_weights(family, published):
 
 def test_one_prefill_and_phones_side_by_side_answer_as_step_by_step(family):
     agent = VlmAgent(family.model, family.words, family.sentences, batch_tokens=1 << 20)
-    alone = [[answer.text for answer in answers] for answers in answer_step_by_step(agent, EPISODES)]
-    assert [[answer.text for answer in answers] for answers in agent.answer_episodes(EPISODES)] == alone
-    together = agent.together()
-    for number in range(len(EPISODES[-1])):
-        longer = [episode for episode in EPISODES if number < len(episode)]
-        asked = [Asked(one.goal, demonstrated(one, number), recorded_screen(one, number)) for one in longer]
-        wanted = [answers[number] for answers in alone if number < len(answers)]
-        assert [answer.text for answer in together.act(asked)] == wanted
+    check_all_ways_agree(agent, EPISODES)
 
 
 def test_a_screen_is_stretched_to_the_square_of_the_tower(family):

@@ -5,13 +5,12 @@ import json
 import pytest
 import torch
 from helpers import tiny
+from helpers.agents.answer_ways import check_all_ways_agree
 from helpers.models import families
 from helpers.published import published_qwen_vl as published
 
-from vlm_agent.agents import Asked, answer_step_by_step, demonstrated
 from vlm_agent.agents.decoding.greedy import Limits, answer_sentences, answer_spans, decode_sentence, most_likely
 from vlm_agent.agents.vlm.agent import VlmAgent
-from vlm_agent.episodes import recorded_screen
 from vlm_agent.models.decoding import ReadSentence
 from vlm_agent.models.llama_vit.family import LLAMA_VIT
 from vlm_agent.models.llama_vit.long_context import first_position
@@ -151,14 +150,7 @@ def sensitive_family() -> families.Family:
 def test_one_prefill_and_phones_side_by_side_answer_as_step_by_step():
     family = sensitive_family()
     agent = VlmAgent(family.model, family.words, family.sentences, batch_tokens=1 << 20)
-    alone = [[answer.text for answer in answers] for answers in answer_step_by_step(agent, EPISODES)]
-    assert [[answer.text for answer in answers] for answers in agent.answer_episodes(EPISODES)] == alone
-    together = agent.together()
-    for number in range(len(EPISODES[-1])):
-        longer = [episode for episode in EPISODES if number < len(episode)]
-        asked = [Asked(one.goal, demonstrated(one, number), recorded_screen(one, number)) for one in longer]
-        expected_here = [answers[number] for answers in alone if number < len(answers)]
-        assert [answer.text for answer in together.act(asked)] == expected_here
+    check_all_ways_agree(agent, EPISODES)
 
 
 def test_training_uses_neither_and_its_loss_is_that_of_a_model_without_them():

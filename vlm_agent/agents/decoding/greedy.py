@@ -84,15 +84,15 @@ def answer_sentences(
 
     An answer begins with the notes that are supervised before the action.
     """
-    readings = [(number, one) for number, whole in enumerate(sentences) for one in _readings(decoder, whole, limits)]
-    prefill = decoder.prefill([sentence for _, sentence in readings])
+    readings = [(number, *one) for number, whole in enumerate(sentences) for one in _readings(decoder, whole, limits)]
+    prefill = decoder.prefill([sentence for _, sentence, _ in readings])
     if prefill is None:
         return [_answer_alone(decoder, one, limits, choose) for one in sentences]
     answers: list[list[DecodedAnswer]] = [[] for _ in sentences]
     supervised = 0  # supervised tokens of earlier sentences: the offset of this sentence in `prefill.best`
-    for place, (number, sentence) in enumerate(readings):
+    for place, (number, sentence, spans) in enumerate(readings):
         numbers = _numbers_of_supervised(sentence)
-        for start, end in answer_spans(sentence, limits.end_mark):
+        for start, end in spans:
             target = sentence.input_ids[start : min(end, start + limits.max_tokens)]
             answer = DecodedAnswer([], place, start)
             _follow(prefill, supervised + numbers[start], target, answer, limits, choose)
@@ -153,15 +153,15 @@ def answer_spans(sentence: Sentence, end_mark: int) -> list[tuple[int, int]]:
     return spans
 
 
-def _readings(decoder: Decoder, sentence: Sentence, limits: Limits) -> list[Sentence]:
+def _readings(decoder: Decoder, sentence: Sentence, limits: Limits) -> list[tuple[Sentence, list[tuple[int, int]]]]:
     """The sentence once for every first position of its prompts, each up to the last answer to such a prompt, and with
-    the labels of these answers alone."""
+    the labels of these answers alone; and their `answer_spans`."""
     spans = answer_spans(sentence, limits.end_mark)
     groups = [[*group] for _, group in itertools.groupby(spans, lambda span: decoder.first_position(span[0]))]
     if len(groups) <= 1:
-        return [sentence]
-    parts = [(group[0][0], sentence.prefix(group[-1][1])) for group in groups]
-    return [replace(part, labels=[IGNORED] * start + part.labels[start:]) for start, part in parts]
+        return [(sentence, spans)]
+    parts = [(group[0][0], sentence.prefix(group[-1][1]), group) for group in groups]
+    return [(replace(part, labels=[IGNORED] * start + part.labels[start:]), group) for start, part, group in parts]
 
 
 def _answer_alone(decoder: Decoder, sentence: Sentence, limits: Limits, choose: Choice) -> list[DecodedAnswer]:

@@ -174,8 +174,8 @@ class TraceWriter:
 
 @dataclass(frozen=True)
 class NoTrace:
-    """The trace of a run that is not kept, with the methods that a run calls; nothing is written. `id` tells the run
-    apart from others that the same agent answers at once."""
+    """The trace of a run that is not kept, with the methods that a run calls; nothing is written. `id` distinguishes
+    the run from others that the same agent answers at once."""
 
     id: str
 

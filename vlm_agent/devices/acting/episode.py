@@ -3,14 +3,14 @@
 Evaluation, reinforcement and environments share it, so that success has one definition:
 
     with task.open() as opened:
-        ending, outcome = yield from episode_turns(opened, NoTrace("any id"), Guard(), limits, task.solution())
+        ending, outcome = yield from episode_turns(opened, trace, guard, task.solution())
 """
 
 import logging
 from collections import Counter
 from dataclasses import dataclass
 
-from vlm_agent.datasets.sources.trace_writer import Trace
+from vlm_agent.datasets.sources.trace_writer import NoTrace, Trace
 from vlm_agent.devices.acting.guard import Guard
 from vlm_agent.devices.acting.loop import Ending, Limits, ProposedStep, Turns, turns
 from vlm_agent.devices.device import Device, DeviceTask, OpenedDevice, Solution
@@ -63,12 +63,11 @@ def episode_turns(
     opened: OpenedDevice,
     trace: Trace,
     guard: Guard,
-    limits: Limits,
     solution: Solution | None = None,
     device: Device | None = None,
 ) -> Turns[tuple[Ending, Outcome]]:
-    """Plays the task of `opened`; the caller answers. `device`: what the agent operates, a device around that of
-    `opened`; by default that one. Raises ValueError if `opened` has no task."""
+    """Plays the task of `opened` within `limits_of(solution)`; the caller answers. `device`: what the agent operates, a
+    device around that of `opened`; by default that one. Raises ValueError if `opened` has no task."""
     if (task := opened.task) is None:
         raise ValueError(f"{opened.name} is not set up for a task")
     judged: list[bool | None] = [False]
@@ -78,7 +77,7 @@ def episode_turns(
             judged.append(_judged(task, opened.device))
         return False
 
-    run = turns(opened.device if device is None else device, task.goal, trace, guard, limits, look)
+    run = turns(opened.device if device is None else device, task.goal, trace, guard, limits_of(solution), look)
     ending = yield from run
     reached = _judged(task, opened.device)
     trace.judged(reached)
@@ -98,6 +97,12 @@ def episode_turns(
         expert_steps=None if solution is None else len(solution.actions),
         ended=ending.reason,
     )
+
+
+def untraced_turns(opened: OpenedDevice, name: str, solution: Solution | None) -> Turns[tuple[Ending, Outcome]]:
+    """`episode_turns` on a phone where nothing can be bought, such as a simulated one, without a trace. `name`:
+    distinguishes the run from others that the same agent answers at once."""
+    return episode_turns(opened, NoTrace(name), Guard(allow_purchases=True, launcher=opened.launcher), solution)
 
 
 def _judged(task: DeviceTask, device: Device) -> bool | None:

@@ -7,14 +7,16 @@ with TraceWriter(folder, heading) as trace:
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
-from vlm_agent.agents import Agent, Answer, Asked, NoAnswerError, Turn
+from vlm_agent.agents import ActsTogether, Agent, Answer, Asked, NoAnswerError, Turn
 from vlm_agent.datasets.sources.trace_writer import Trace
 from vlm_agent.datasets.sources.traces import DONE, FAILED, IN_DOUBT, UNPARSED, WITHHELD, TraceStep
 from vlm_agent.devices import Device
@@ -157,6 +159,34 @@ def answered(turns: Turns[Result], agent: Agent) -> Result:
             asked = turns.send((answer, time.perf_counter() - start))
     except StopIteration as end:
         return end.value
+
+
+def answered_together(
+    runs: Iterable[Turns[Result]], agent: ActsTogether, phones: int
+) -> Iterator[tuple[int, Result | NoAnswerError]]:
+    """The number and the result of each run as it ends, or the error of an agent that could not answer. `phones` runs
+    are asked at once; the next run begins where one has ended."""
+    waiting, playing = enumerate(runs), list[tuple[int, Turns[Result], Asked]]()
+    while True:
+        playing += [(number, run, next(run)) for number, run in islice(waiting, phones - len(playing))]
+        if not playing:
+            return
+        start = time.perf_counter()
+        try:
+            answers = agent.act([asked for _, _, asked in playing])
+        except BaseException as error:
+            for _, run, _ in playing:
+                with suppress(type(error)):
+                    run.throw(error)
+            raise
+        seconds, before, playing = (time.perf_counter() - start) / len(playing), playing, []
+        for (number, run, _), answer in zip(before, answers, strict=True):
+            try:
+                playing.append((number, run, run.send((answer, seconds))))
+            except StopIteration as end:
+                yield number, end.value
+            except NoAnswerError as error:
+                yield number, error
 
 
 def turns(

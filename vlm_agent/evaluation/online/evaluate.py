@@ -6,24 +6,22 @@ OUT/<run>/00012/       trace and result of a task (see `runs.py`)
 OUT/online.json        every score of every run, and every task
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 from rich.console import Console
 
-from vlm_agent.agents import ActsTogether, Agent, AgentSettings, Asked, NoAnswerError
+from vlm_agent.agents import ActsTogether, Agent, AgentSettings, NoAnswerError
 from vlm_agent.agents.controls import CONTROLS, controlled, controls_of
 from vlm_agent.agents.llm.client import retry_advice
 from vlm_agent.agents.loading import load_agent, reported_spending
 from vlm_agent.agents.read_screens import ScreenReader
 from vlm_agent.devices.acting.episode import limits_of
-from vlm_agent.devices.acting.loop import Turns
+from vlm_agent.devices.acting.loop import answered_together
 from vlm_agent.devices.errors import DeviceError
 from vlm_agent.devices.task_sets import SetTask, TaskSet, read_task_set
 from vlm_agent.episodes import Action, Episode
@@ -234,30 +232,10 @@ def _ignore_expert(agent: Agent, _: Sequence[Action]) -> Agent:
 
 
 def played_together(attempts: Iterable[Attempt], agent: ActsTogether, phones: int) -> Iterator[NoAnswerError | None]:
-    """`_finished` on `phones` phones at once. A phone whose task ends gets the next one."""
-    waiting, playing = iter(attempts), list[tuple[Turns[dict], Asked]]()
-    while True:
-        for one in islice(waiting, phones - len(playing)):
-            turns = task_turns(one.run, one.task, one.folder, *one.options)
-            playing.append((turns, next(turns)))
-        if not playing:
-            return
-        start = time.perf_counter()
-        try:
-            answers = agent.act([asked for _, asked in playing])
-        except BaseException as error:
-            for turns, _ in playing:
-                with suppress(type(error)):
-                    turns.throw(error)
-            raise
-        seconds, before, playing = (time.perf_counter() - start) / len(playing), playing, []
-        for (turns, _), answer in zip(before, answers, strict=True):
-            try:
-                playing.append((turns, turns.send((answer, seconds))))
-            except StopIteration:
-                yield None
-            except NoAnswerError as error:
-                yield error
+    """`_finished` on `phones` phones at once."""
+    runs = (task_turns(one.run, one.task, one.folder, *one.options) for one in attempts)
+    for _, result in answered_together(runs, agent, phones):
+        yield result if isinstance(result, NoAnswerError) else None
 
 
 def _content(attempts: Iterable[Attempt], runs: list[str], about: dict) -> dict:

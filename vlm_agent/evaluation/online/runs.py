@@ -16,7 +16,7 @@ from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading
 from vlm_agent.devices.acting.around import ReadElements, long_screen
-from vlm_agent.devices.acting.episode import episode_turns, limits_of
+from vlm_agent.devices.acting.episode import episode_turns
 from vlm_agent.devices.acting.guard import Guard
 from vlm_agent.devices.acting.loop import Turns, answered
 from vlm_agent.devices.task_sets import SetTask
@@ -74,8 +74,7 @@ def task_turns(
             device = opened.device
             device = device if reader is None or run in BASELINES else ReadElements(device, reader)
             device = long_screen(device, task.goal, trace, guard) if long_screens else device
-            solution = task.solution()
-            ending, outcome = yield from episode_turns(opened, trace, guard, limits_of(solution), solution, device)
+            ending, outcome = yield from episode_turns(opened, trace, guard, task.solution(), device)
     about = {key: getattr(task, key) for key in ("subset", "template", "memory", "goal")}
     result = {"task": task.name, **about, **asdict(outcome), **asdict(ending)}
     del result["ended"]  # the same as "reason"
