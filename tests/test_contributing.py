@@ -223,6 +223,8 @@ def contribution(tmp_path) -> Path:
             shutil.copytree(path, copy / name, ignore=ignored)
         else:
             shutil.copy(path, copy / name)
+    if (cache := ROOT / ".mypy_cache").exists():  # of `make test`: without it mypy reads PyTorch again
+        shutil.copytree(cache, copy / cache.name)
     for weights in (ROOT / "vlm_agent").rglob("*.safetensors"):
         (copy / weights.relative_to(ROOT)).symlink_to(weights)
     if (ROOT.parent / "shared").exists():

@@ -11,7 +11,6 @@ from types import ModuleType, SimpleNamespace
 import torch
 from accelerate.utils import send_to_device
 
-import vlm_agent.models  # noqa: F401 (before peft, which imports torchvision)
 from benchmarks.training import packed, padded
 from benchmarks.training.episodes import read_episodes
 from benchmarks.training.measure import (

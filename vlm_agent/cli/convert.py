@@ -104,12 +104,9 @@ def _add_screens(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from vlm_agent.datasets.convert import convert, finish
-    from vlm_agent.datasets.convert.workers import leave_pandas_out
     from vlm_agent.datasets.shards.images import ScreenFormat
     from vlm_agent.files.jobs import ArrayTask
 
-    if options.is_program:
-        leave_pandas_out()
     if options.finish:
         summary = finish(options.output, make_console(), options.workers, options.max_bad_fraction)
         return _status(summary)

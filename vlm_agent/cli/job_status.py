@@ -81,11 +81,6 @@ def kind_of(folder: Path) -> Kind | None:
 
 def _kinds() -> Iterable[Kind]:
     """Imported one by one: each kind imports its own package."""
-    from vlm_agent.annotation.job import settings as annotation
-    from vlm_agent.evaluation.offline import plan as offline
-    from vlm_agent.evaluation.online import evaluate as online
-    from vlm_agent.models.features import job as features
-
     report = "`vlm-agent view {}`"
     yield Kind(
         "a comparison",
@@ -97,6 +92,8 @@ def _kinds() -> Iterable[Kind]:
         _of_comparison,
         has_finish=False,
     )
+    from vlm_agent.evaluation.offline import plan as offline
+
     yield Kind(
         "an evaluation",
         "evaluate",
@@ -106,6 +103,8 @@ def _kinds() -> Iterable[Kind]:
         offline.job,
         _of_evaluation,
     )
+    from vlm_agent.evaluation.online import evaluate as online
+
     yield Kind(
         "an online evaluation",
         "evaluate --online",
@@ -116,6 +115,8 @@ def _kinds() -> Iterable[Kind]:
         _of_online,
         has_finish=False,
     )
+    from vlm_agent.models.features import job as features
+
     yield Kind(
         "features",
         "features",
@@ -125,6 +126,8 @@ def _kinds() -> Iterable[Kind]:
         features.job_of,
         _of_features,
     )
+    from vlm_agent.annotation.job import settings as annotation
+
     yield Kind(
         "an annotation",
         "annotate",

@@ -6,21 +6,20 @@ the settings of every command. The dotted keys of settings take a few lines here
 
 import argparse
 import difflib
-import gc
 import importlib
 import itertools
 import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import vlm_agent
 from vlm_agent.errors import UserError
 from vlm_agent.files.console import neutral, plain_log, say
+from vlm_agent.files.imports import start_program
 from vlm_agent.files.installation import DOCS
 
 OK, FAILED, USAGE, QUARANTINED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -104,11 +103,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     `arguments` None means those of the process, which then runs only this command.
     """
     plain_log()
+    if arguments is None:
+        start_program()
     try:
         words = sys.argv[1:] if arguments is None else arguments
-        options = parse(make_parser(words[0] if words else ""), words)
-        options.is_program = arguments is None
-        return _run(options)
+        return _run(parse(make_parser(words[0] if words else ""), words))
     except KeyboardInterrupt:
         say("interrupted", stderr=True)
         return INTERRUPTED
@@ -274,21 +273,3 @@ def size(text: str) -> tuple[int, int]:
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write height x width, as in 448x208")
     return int(match[1]), int(match[2])
-
-
-@contextmanager
-def without_garbage_collection(is_program: bool) -> Iterator[None]:
-    """For the imports of PyTorch and transformers, which leave a million objects and hardly any garbage.
-
-    Collecting garbage among them, during the imports, later and at the exit, takes a fifth of a command's start. In a
-    program that runs only this command, none is collected in between, and the collector ignores them from then on.
-    """
-    if not is_program:
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()

@@ -32,9 +32,11 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     from vlm_agent.cli.job_status import kind_of
     from vlm_agent.datasets.convert.folder import WORK
+    from vlm_agent.models.run_layout import RECIPE_FILE
 
     folder, now = options.folder, datetime.now(UTC)
-    kind = None if (folder / WORK).is_dir() else kind_of(folder)
+    is_known = (folder / WORK).is_dir() or (folder / RECIPE_FILE).is_file()
+    kind = None if is_known else kind_of(folder)  # each kind imports its own package, and some import PyTorch
     if kind is not None:
         progress = kind.progress(folder)
         state, lines = kind.state(folder, progress), _job_lines(progress, now)

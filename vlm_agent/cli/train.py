@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from vlm_agent.cli.parser import OK, Commands, add_command, keys_in, refuse, shipped_file, without_garbage_collection
+from vlm_agent.cli.parser import OK, Commands, add_command, keys_in, refuse, shipped_file
 from vlm_agent.files.console import make_console, quiet_libraries
 
 if TYPE_CHECKING:
@@ -44,11 +44,10 @@ def run(options: argparse.Namespace) -> int:
     overrides = keys_in(options)
     quiet_libraries()
 
-    with without_garbage_collection(options.is_program):
-        from vlm_agent.errors import Stopped
-        from vlm_agent.recipe.run import read_recipe
-        from vlm_agent.reinforcement.data import data_of
-        from vlm_agent.training.train import train
+    from vlm_agent.errors import Stopped
+    from vlm_agent.recipe.run import read_recipe
+    from vlm_agent.reinforcement.data import data_of
+    from vlm_agent.training.train import train
 
     console, recipe = make_console(), read_recipe(options.config, overrides)
     if options.dry_run:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # rich takes 0.1 s to import, and `vlm-agent --help` must not
 _LOG_SECONDS = 60.0
 
 _CPU_WARNINGS = {
-    "bitsandbytes.backends.cpu.ops": "Failed to load CPU gemm_4bit_forward",
     "DeepSpeed": "Setting accelerator to CPU",
 }
 

@@ -23,12 +23,15 @@ from transformers import (
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from vlm_agent.errors import CheckpointError
+from vlm_agent.files.console import hide_loading_bars
 from vlm_agent.files.installation import install_line
 from vlm_agent.files.weight_files import check_file, check_folder, refuse_missing_folder
 from vlm_agent.models.hub import CONFIG, cached_path, settle_connection
 from vlm_agent.recipe.model import WeightsSource
 
 Model = TypeVar("Model", bound=PreTrainedModel)
+
+hide_loading_bars()
 
 
 def source_configuration(source: WeightsSource, key: str = "vlm", **overrides: Any) -> PretrainedConfig:

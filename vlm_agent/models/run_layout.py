@@ -26,9 +26,9 @@ from pathlib import Path
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files import parsing, read_checked, version_of
 from vlm_agent.files.weight_files import check_file
-from vlm_agent.models.weights.adapters import ADAPTER_WEIGHTS
 
 MODEL_FOLDER = "model"
+ADAPTER_WEIGHTS, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"  # in it, where it has an adapter
 BASE_FOLDER = "base"
 TOKENIZER_FOLDER = "tokenizer"
 RECIPE_FILE = "recipe.yaml"

@@ -26,7 +26,7 @@ START_SECONDS_OF_A_COMMAND = 3600
 PORT = "{port}"
 """The place of the port in a command that serves."""
 
-# torchvision's wheel for CUDA cannot be imported beside PyTorch for CPUs without the operators that vlm_agent.models
+# torchvision's wheel for CUDA cannot be imported beside PyTorch for CPUs without the operators that vlm_agent
 # declares. The log has the time at which each request was received and answered, which the server does not report.
 # Standard input ends with the process that serves, also where that one is killed: a server alone would keep its GPU.
 _TRANSFORMERS = """\
@@ -35,7 +35,7 @@ import threading
 
 threading.Thread(target=lambda: os.read(0, 1) or os._exit(1), daemon=True).start()
 
-import vlm_agent.models
+import vlm_agent
 from transformers.cli.transformers import main
 from transformers.utils import logging
 from uvicorn.config import LOGGING_CONFIG

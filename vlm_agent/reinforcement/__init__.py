@@ -4,5 +4,3 @@
 run. A round: the tasks are drawn (`rounds.py`), played (`rollouts.py`), weighed (`methods/`), and become sentences
 (`sentences.py`).
 """
-
-import vlm_agent.models  # noqa: F401 (makes torchvision importable before peft looks for it)

@@ -29,9 +29,8 @@ from vlm_agent.errors import RecipeError, TrainingError
 from vlm_agent.models.build import build
 from vlm_agent.models.cost import UnknownCostError
 from vlm_agent.models.family import family_of, saved_family
-from vlm_agent.models.run_layout import BASE_FOLDER
+from vlm_agent.models.run_layout import ADAPTER_WEIGHTS, BASE_FOLDER
 from vlm_agent.models.weights.adapters import (
-    ADAPTER_WEIGHTS,
     choose_trained_weights,
     count_parameters,
     save_trained_weights,

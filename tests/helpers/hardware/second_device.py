@@ -277,7 +277,7 @@ def waits_of(agent) -> dict:
 
 
 def main() -> None:
-    import vlm_agent.models  # noqa: F401 (before peft, which imports torchvision)
+    import vlm_agent  # noqa: F401 (makes torchvision importable)
 
     sys.path.insert(0, str(Path(__file__).parents[2]))
     device = register()

@@ -110,7 +110,7 @@ if __name__ == "__main__":
     tests = Path(__file__).parents[2]
     sys.path[1:1] = [str(tests.parent), str(tests)]
 
-    import vlm_agent.models  # noqa: I001 (makes torchvision importable)
+    import vlm_agent  # noqa: I001 (makes torchvision importable)
     import deepspeed  # noqa: F401
     import torch
     from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl  # noqa: F401

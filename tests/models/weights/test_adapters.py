@@ -13,8 +13,8 @@ from vlm_agent.errors import UserError
 from vlm_agent.models.llama_vit.family import collate
 from vlm_agent.models.llama_vit.model import LlamaViT
 from vlm_agent.models.loss import NOT_FOR_MODELS
+from vlm_agent.models.run_layout import ADAPTER_WEIGHTS
 from vlm_agent.models.weights.adapters import (
-    ADAPTER_WEIGHTS,
     choose_trained_weights,
     count_parameters,
     load_adapter,

@@ -17,9 +17,9 @@ from vlm_agent.models.build import build_model, configuration_of, load
 from vlm_agent.models.family import processor_of
 from vlm_agent.models.llama_vit.model import LlamaViT
 from vlm_agent.models.loss import NOT_FOR_MODELS
-from vlm_agent.models.run_layout import MERGED, MODEL_FOLDER
+from vlm_agent.models.run_layout import ADAPTER_WEIGHTS, MERGED, MODEL_FOLDER
 from vlm_agent.models.weights import adapters, merge
-from vlm_agent.models.weights.adapters import ADAPTER_WEIGHTS, SHARD_SIZE, merge_adapter
+from vlm_agent.models.weights.adapters import SHARD_SIZE, merge_adapter
 from vlm_agent.models.weights.merge import TOLERANCE, MergeError, compare, divergence, merge_run
 from vlm_agent.models.weights.precision import is_quantised
 from vlm_agent.recipe.model import ModelRecipe

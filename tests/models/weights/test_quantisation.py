@@ -147,7 +147,8 @@ def test_a_step_is_that_of_pefts_own_forward_pass(kind, autocast):
         loss.backward()
         found.append({name: weight.grad for name, weight in model.named_parameters() if weight.requires_grad})
     ours, peft_way = found
-    assert max(relative(ours[name], peft_way[name]) for name in peft_way) < (0.05 if autocast else 1e-4)
+    # In bfloat16 the largest difference is 0.04 on CPUs with bfloat16 arithmetic, and 0.06 on others.
+    assert max(relative(ours[name], peft_way[name]) for name in peft_way) < (0.1 if autocast else 1e-4)
 
 
 @KINDS

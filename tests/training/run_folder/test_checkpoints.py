@@ -15,10 +15,11 @@ from helpers.training.tiny_trainer import IDENTITY, STEPS, weights
 
 from vlm_agent.errors import TrainingError
 from vlm_agent.files import read_checked, write_json
+from vlm_agent.models.run_layout import CHECKPOINT_RECORD
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.run_folder import checkpoint_record, checkpoints
-from vlm_agent.training.run_folder.checkpoint_record import RECORD, DamagedError, check, read_record, seal
+from vlm_agent.training.run_folder.checkpoint_record import DamagedError, check, read_record, seal
 from vlm_agent.training.run_folder.checkpoints import best, identity_of, newest_whole, resume_point, rotate
 
 
@@ -54,7 +55,7 @@ def names(folder: Path) -> set[str]:
 
 def test_a_checkpoint_records_its_files_its_position_in_the_stream_and_its_run(folder):
     record = read_record(folder / "checkpoint-6")
-    assert record["files"].keys() == names(folder / "checkpoint-6") - {RECORD}
+    assert record["files"].keys() == names(folder / "checkpoint-6") - {CHECKPOINT_RECORD}
     assert {"model.safetensors", "optimizer.pt", "rng_state_0.pth"} <= record["files"].keys()
     assert (record["step"], record["packs"], record["identity"]) == (6, 24, IDENTITY)
 
@@ -93,19 +94,19 @@ def test_a_damaged_checkpoint_is_reported_renamed_and_the_previous_one_is_used(f
         assert newest_whole(damaged, messages.append) == damaged / "checkpoint-4"
         (words,) = messages
         assert f"checkpoint-6 is damaged and not used: {name} " in words
-        if damage in (truncate, empty) and name != RECORD:
+        if damage in (truncate, empty) and name != CHECKPOINT_RECORD:
             assert " bytes instead of " in words  # detected by its size, without reading the file
         assert names(damaged) == {"checkpoint-4", "checkpoint-6.damaged"}
 
 
 def test_a_flipped_bit_anywhere_in_the_record_is_detected(tmp_path):
     checkpoint = write_checkpoint(tmp_path, 2, {"eval_accuracy": 0.5, "eval_loss": 1.0})
-    content = (checkpoint / RECORD).read_bytes()
+    content = (checkpoint / CHECKPOINT_RECORD).read_bytes()
     original = json.loads(content)
     for place in range(len(content)):
         changed = bytearray(content)
         changed[place] ^= 1
-        (checkpoint / RECORD).write_bytes(changed)
+        (checkpoint / CHECKPOINT_RECORD).write_bytes(changed)
         try:
             assert check(checkpoint) | {"checksum": original["checksum"]} == original
         except DamagedError:
@@ -184,7 +185,7 @@ def test_the_record_is_written_completely_or_not_at_all(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint_record.json, "dumps", fail)
     with pytest.raises(Killed):
         write_checkpoint(tmp_path, 2)
-    assert not (tmp_path / "checkpoint-2" / RECORD).exists()
+    assert not (tmp_path / "checkpoint-2" / CHECKPOINT_RECORD).exists()
 
 
 def test_pickles_of_a_checkpoint_are_read_without_running_code(folder, monkeypatch):
@@ -231,7 +232,7 @@ def test_incomplete_checkpoints_do_not_count_as_kept(tmp_path):
     for step in (2, 4, 6, 8):
         write_checkpoint(tmp_path, step)
     for step in (4, 8):
-        (tmp_path / f"checkpoint-{step}" / RECORD).unlink()
+        (tmp_path / f"checkpoint-{step}" / CHECKPOINT_RECORD).unlink()
     rotate(tmp_path, print)
     assert names(tmp_path) == {"checkpoint-2", "checkpoint-4", "checkpoint-6", "checkpoint-8"}
     write_checkpoint(tmp_path, 10)
@@ -244,7 +245,7 @@ def test_the_only_complete_checkpoint_is_never_removed(tmp_path):
     for step in (2, 4, 6):
         write_checkpoint(tmp_path, step)
     for step in (4, 6):
-        (tmp_path / f"checkpoint-{step}" / RECORD).unlink()
+        (tmp_path / f"checkpoint-{step}" / CHECKPOINT_RECORD).unlink()
     rotate(tmp_path, print)
     assert newest_whole(tmp_path, lambda words: None) == tmp_path / "checkpoint-2"
 
@@ -339,7 +340,9 @@ def test_a_checkpoint_records_no_validation_of_an_earlier_step(tmp_path, monkeyp
 def test_every_file_and_folder_of_a_checkpoint_is_durable_before_its_record_is_renamed(tmp_path, monkeypatch):
     events = record_syncs_and_renames(monkeypatch)
     checkpoint = write_checkpoint(tmp_path, 2)
-    (renamed,) = [at for at, (what, path) in enumerate(events) if what == "rename" and path == checkpoint / RECORD]
+    (renamed,) = [
+        at for at, (what, path) in enumerate(events) if what == "rename" and path == checkpoint / CHECKPOINT_RECORD
+    ]
     files = {checkpoint / "global_step" / "rank_0.pt", checkpoint / "global_step", checkpoint}
     assert files <= {path for what, path in events[:renamed] if what == "sync"}
 

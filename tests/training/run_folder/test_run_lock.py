@@ -15,7 +15,7 @@ from rich.console import Console
 
 from vlm_agent.errors import DatasetError
 from vlm_agent.recipe.run import read_recipe
-from vlm_agent.training.run_folder.layout import LOCK, run_lock
+from vlm_agent.training.run_folder.lock import LOCK, run_lock
 from vlm_agent.training.train import train
 
 _STUCK = """

@@ -23,6 +23,7 @@ from pydantic import Field
 
 from vlm_agent.errors import UserError
 from vlm_agent.files import read_checked, sha256_of
+from vlm_agent.files.console import hide_loading_bars
 from vlm_agent.texts.folding import normalized
 
 if TYPE_CHECKING:
@@ -162,8 +163,7 @@ class SentenceEncoder:
         from safetensors import SafetensorError
         from transformers import AutoModel, AutoTokenizer
 
-        import vlm_agent.models  # noqa: F401 (before transformers, which may import torchvision)
-
+        hide_loading_bars()
         folder = encoder_folder(name)
         check_files(folder)
         try:

@@ -10,7 +10,6 @@ Two settings make a converting process faster: it keeps freed memory, and it doe
 import ctypes
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator, MutableSequence, Sequence
@@ -28,6 +27,7 @@ from vlm_agent.datasets.convert.summary import Entry
 from vlm_agent.datasets.sources import Input
 from vlm_agent.errors import DatasetError
 from vlm_agent.files.console import Progress
+from vlm_agent.files.imports import leave_out
 from vlm_agent.files.jobs import NO_ROOM
 
 TICK_SECONDS = 0.25
@@ -249,7 +249,7 @@ def _start(context: SpawnContext, conversion: Conversion, counters: MutableSeque
 def _work(channel: connection.Connection, conversion: Conversion, counters: MutableSequence[int], first: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    leave_pandas_out()
+    leave_out("pandas")
     keep_freed_memory()
 
     def report(*counts: int) -> None:
@@ -281,21 +281,3 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
         mallopt(_M_TRIM_THRESHOLD, _KEPT)
-
-
-def leave_pandas_out() -> None:
-    """Hides pandas from this process, which must only convert.
-
-    pyarrow imports pandas, if it is installed, to check for pandas types. A conversion has none, and the import takes
-    longer than the rest of a worker's start.
-    """
-    sys.meta_path.insert(0, _NoPandas)
-
-
-class _NoPandas:
-    """An import finder without pandas. None in `sys.modules` is not enough: compiled code treats it as a module."""
-
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError("pandas is hidden from conversion processes", name=name)

@@ -20,6 +20,7 @@ from vlm_agent.models.card.card import hub_names, with_published
 from vlm_agent.models.card.usage import is_adapter, portable
 from vlm_agent.models.hub import is_hub_name
 from vlm_agent.models.run_layout import (
+    ADAPTER_CONFIG,
     BASE_FOLDER,
     CARD,
     DIGESTS,
@@ -31,7 +32,7 @@ from vlm_agent.models.run_layout import (
     TOKENIZER_FOLDER,
     trained,
 )
-from vlm_agent.models.weights.adapters import ADAPTER_CONFIG, name_base
+from vlm_agent.models.weights.adapters import name_base
 from vlm_agent.models.weights.origin import LEARNED_FILE, SOURCES_FILE, read_sources
 from vlm_agent.recipe.run import Recipe
 

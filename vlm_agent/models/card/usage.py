@@ -19,8 +19,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 from vlm_agent.episodes import Action, Episode, Step, UiElement
 from vlm_agent.models.build import load_sentences
 from vlm_agent.models.family import family_of_recipe
-from vlm_agent.models.run_layout import BASE_FOLDER, MODEL_FOLDER, base_folder, trained
-from vlm_agent.models.weights.adapters import ADAPTER_WEIGHTS
+from vlm_agent.models.run_layout import ADAPTER_WEIGHTS, BASE_FOLDER, MODEL_FOLDER, base_folder, trained
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.sentences.messages import answer, conversation
 from vlm_agent.sentences.notes import UsedNotes

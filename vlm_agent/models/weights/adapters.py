@@ -16,12 +16,12 @@ from transformers.integrations import deepspeed as integration
 from vlm_agent.errors import CheckpointError, RecipeError
 from vlm_agent.files import atomic_write, share_as_created
 from vlm_agent.files.weight_files import check_folder
+from vlm_agent.models.run_layout import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from vlm_agent.models.weights.lora_layers import fuse_lora
 from vlm_agent.models.weights.precision import is_quantised, weight_count
 from vlm_agent.models.weights.quantisation import dequantise
 from vlm_agent.recipe.model import Lora, TrainedParts
 
-ADAPTER_WEIGHTS, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
 SHARD_SIZE = "4GB"
 
 

@@ -15,9 +15,11 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from peft import import_utils
 from torch import nn
 
 from vlm_agent.errors import UserError
+from vlm_agent.files.imports import bring_back
 from vlm_agent.files.installation import install_line
 from vlm_agent.models.weights.precision import is_quantised_layer
 from vlm_agent.recipe.model import Quantisation
@@ -57,6 +59,9 @@ def quantise(model: Any, kind: Quantisation | None) -> nn.Module:
 
 
 def _bitsandbytes(kind: Quantisation) -> ModuleType:
+    if bring_back("bitsandbytes"):
+        for known in (import_utils.is_bnb_available, import_utils.is_bnb_4bit_available):
+            known.cache_clear()
     try:
         import bitsandbytes
     except ImportError as error:

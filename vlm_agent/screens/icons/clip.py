@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 
-import vlm_agent.files.torch_operators  # noqa: F401 (before transformers imports torchvision)
 from vlm_agent.errors import CheckpointError, UserError
 from vlm_agent.files.console import hide_loading_bars
 from vlm_agent.screens.icons import LOOKS, MEANINGS

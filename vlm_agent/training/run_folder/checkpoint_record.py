@@ -20,9 +20,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from vlm_agent.files import atomic_write, sync
+from vlm_agent.models.run_layout import CHECKPOINT_RECORD
 from vlm_agent.training.loop import ranks
 
-RECORD = "whole.json"
 _THREADS = 8
 _WRITER = re.compile(r"(?:rank|rng_state)_(\d+)")
 """In the names of files that each rank writes for itself: rng_state_3.pth, bf16_zero_pp_rank_3_mp_rank_00_….pt."""
@@ -37,7 +37,7 @@ def seal(checkpoint: Path, step: int, packs: int, identity: Mapping, validation:
 
     A collective: every rank calls it once all have written their files. They divide the reading; rank 0 writes.
     """
-    files = sorted(path for path in checkpoint.rglob("*") if path.is_file() and path != checkpoint / RECORD)
+    files = sorted(path for path in checkpoint.rglob("*") if path.is_file() and path != checkpoint / CHECKPOINT_RECORD)
     sizes = ranks.from_rank_0({path.relative_to(checkpoint).as_posix(): path.stat().st_size for path in files})
     sums = _digests(checkpoint, sizes, durable=True)
     if ranks.number() != 0:
@@ -61,7 +61,7 @@ def record_validation(checkpoint: Path, validation: Mapping) -> None:
 
 def read_record(checkpoint: Path) -> dict:
     """The record; DamagedError where it is missing or damaged. The files are not read."""
-    path = checkpoint / RECORD
+    path = checkpoint / CHECKPOINT_RECORD
     try:
         record = json.loads(path.read_bytes())
         checksum = record.pop("checksum")
@@ -104,7 +104,7 @@ def _record_of_present_files(checkpoint: Path) -> tuple[dict, str | None]:
     except DamagedError as damage:
         return {}, str(damage)
     if checkpoint.name != f"checkpoint-{record['step']}":
-        return {}, f"{RECORD} belongs to checkpoint-{record['step']}"
+        return {}, f"{CHECKPOINT_RECORD} belongs to checkpoint-{record['step']}"
     for name, recorded in record["files"].items():
         path = checkpoint / name
         if not path.is_file():
@@ -147,7 +147,7 @@ def _digest(path: Path, durable: bool) -> str | OSError:
 
 
 def _write(checkpoint: Path, record: dict) -> None:
-    with atomic_write(checkpoint / RECORD) as temporary:
+    with atomic_write(checkpoint / CHECKPOINT_RECORD) as temporary:
         temporary.write_text(json.dumps(record | {"checksum": _checksum(record)}, indent=1), encoding="utf-8")
 
 

@@ -22,12 +22,12 @@ import numpy as np
 import torch
 
 from vlm_agent.errors import TrainingError
+from vlm_agent.models.run_layout import CHECKPOINT_RECORD
 from vlm_agent.models.weights.origin import keys_of_folders
 from vlm_agent.recipe.model import SOURCES
 from vlm_agent.recipe.run import NEWEST_KEPT, Recipe, TrainingRecipe
 from vlm_agent.training.loop import ranks
 from vlm_agent.training.run_folder.checkpoint_record import (
-    RECORD,
     DamagedError,
     check,
     read_record,
@@ -185,7 +185,7 @@ def rotate(folder: Path, say: Callable[[str], None], newest: int = NEWEST_KEPT) 
 
 def _remove(checkpoint: Path) -> None:
     """Removes the record first, so that a kill in between leaves nothing that looks complete."""
-    (checkpoint / RECORD).unlink(missing_ok=True)
+    (checkpoint / CHECKPOINT_RECORD).unlink(missing_ok=True)
     shutil.rmtree(checkpoint)
 
 

@@ -3,8 +3,8 @@
 RUN/recipe.yaml       the resolved recipe
 RUN/checkpoints/      a stopped or killed run resumes from the newest (`checkpoints.py` lists the files of one)
 RUN/tensorboard/
-RUN/lock              held, and names its process, while one trains here (`run_lock`)
-RUN/progress.jsonl    figures of every log step and validation (`training/journal.py`)
+RUN/lock              held, and names its process, while one trains here (`lock.py`)
+RUN/progress.jsonl    figures of every log step and validation (`progress.py`)
 RUN/tracking.json     only with `training.track`: the run of the tracker, which a resumed run continues
 RUN/stopped           only after a stop signal: after which step, and how to resume
 RUN/model/            the trained weights (an adapter where LoRA was used), RUN/tokenizer/ beside them
@@ -19,17 +19,14 @@ RUN/run.json          versions, commit, data, figures, SHA-256 of every file tha
                       means finished
 """
 
-import errno
 import os
 import platform
 import re
 import shutil
-import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,7 +37,7 @@ from safetensors import SafetensorError
 
 from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.errors import RecipeError, TrainingError
-from vlm_agent.files import atomic_write, file_lock, read_lock, write_checked
+from vlm_agent.files import atomic_write, write_checked
 from vlm_agent.files.jobs import NO_ROOM
 from vlm_agent.models.card.card import write_card
 from vlm_agent.models.run_layout import DIGESTS, EMBEDDED, FINISHED, RECIPE_FILE, trained
@@ -52,9 +49,6 @@ from vlm_agent.training.run_folder.checkpoints import decisive_keys
 TENSORBOARD = "tensorboard"
 Kind = TypeVar("Kind", bound=BaseModel)
 _RECORDED = ("torch", "transformers", "peft", "accelerate", "deepspeed", "bitsandbytes", "timm")
-
-LOCK = "lock"
-_WITHOUT_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 """In the messages of safetensors, which is written in Rust."""
@@ -165,55 +159,6 @@ def _commit() -> str | None:
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (constant arguments)
     return result.stdout.strip() if result.returncode == 0 else None
-
-
-# One process trains into a folder at a time.
-
-
-def training_state(run: Path) -> str | None:
-    """In words, whether a process trains into the folder, was killed, or ended by itself; None if none ever held it.
-
-    A machine whose file system keeps locks to itself does not see those of others, and cannot tell the first two apart.
-    """
-    try:
-        lock = read_lock(run / LOCK)
-    except OSError as error:
-        if error.errno not in _WITHOUT_LOCKS:
-            raise
-        return f"started; the file system has no locks ({error.strerror}), so it is unknown whether it is running"
-    if lock is None:
-        return None
-    is_held, owner = lock
-    if is_held:
-        return f"running: {owner}"
-    if not owner:
-        return "interrupted; run the same command again to resume"
-    elsewhere = (
-        "" if f" on {socket.gethostname()}," in owner else " (or runs on its machine, and the lock is not seen here)"
-    )
-    return f"killed: {owner}{elsewhere}; run the same command again to resume"
-
-
-@contextmanager
-def run_lock(run: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Holds the run folder for this process. Only rank 0 calls it, because only rank 0 writes what all ranks share.
-
-    Raises DatasetError, which names host and process of the owner, where another process holds it. Where the file
-    system has no locks, `say` gets a warning and the run starts.
-    """
-    owner = f"process {os.getpid()} on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-    refusal = (
-        f"another process is training into {run}; wait for it, or stop it on its machine; its end releases the folder, "
-        "also that of a crashed machine once the file server notices"
-    )
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(file_lock(run / LOCK, refusal, owner=owner))
-        except OSError as error:
-            if error.errno not in _WITHOUT_LOCKS:
-                raise
-            say(f"{run}: the file system has no locks ({error.strerror}); make sure that no other process trains here")
-        yield
 
 
 # A full disk, under whichever error the library that writes reports it.

@@ -24,9 +24,9 @@ from pydantic import AwareDatetime, Field
 
 from vlm_agent.errors import UserError
 from vlm_agent.files import check_kind, read_checked
-from vlm_agent.training.journal import PROGRESS, read_progress
-from vlm_agent.training.run_folder.checkpoint_record import RECORD
-from vlm_agent.training.run_folder.layout import training_state
+from vlm_agent.models.run_layout import CHECKPOINT_RECORD
+from vlm_agent.training.run_folder.lock import training_state
+from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
 
 LEDGER, LOGS = "slurm.tsv", "logs"
 _FINISHED, _STOPPED, _CHECKPOINTS, _RECIPE = "run.json", "stopped", "checkpoints", "recipe.yaml"
@@ -212,7 +212,7 @@ def _event(line: str) -> Event | None:
 def _whole_checkpoints(run: Path) -> list[Checkpoint]:
     """Oldest first."""
     found = []
-    for record in (run / _CHECKPOINTS).glob(f"checkpoint-*/{RECORD}"):
+    for record in (run / _CHECKPOINTS).glob(f"checkpoint-*/{CHECKPOINT_RECORD}"):
         number = record.parent.name.removeprefix("checkpoint-")
         # A running training removes old checkpoints meanwhile.
         with suppress(FileNotFoundError):
