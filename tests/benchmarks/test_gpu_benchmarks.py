@@ -4,6 +4,7 @@ import argparse
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 from benchmarks.gpu import lease, train_step
 from benchmarks.gpu.__main__ import make_parser
+from benchmarks.training.shapes import shape_named
 
 ROOT = Path(__file__).parents[2]
 GPU = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu"]
@@ -39,11 +41,20 @@ def run(tmp_path: Path, *arguments: str) -> dict:
     return json.loads(output.read_text(encoding="utf-8"))["figures"]
 
 
+TEXT = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 4, "num_attention_heads": 2}
+VISION = {"hidden_size": 64, "intermediate_size": 128, "depth": 2, "num_heads": 2, "out_hidden_size": 128}
+
+
 @pytest.fixture(scope="module")
 def trained():
-    """A model on its way to be trained, and a row."""
-    options = argparse.Namespace(shape="qwen_7b_head", batch=1, episodes=1, device="cpu")
-    run, episodes = train_step.prepare(options)
+    """A model on its way to be trained, and a row, a quarter of the sizes of a shape that some CPUs need minutes for."""
+    shape = shape_named("qwen_7b_head")
+    text = shape.text | TEXT | {"num_key_value_heads": 1}
+    small = replace(shape, text=text, vision=shape.vision | VISION | {"fullatt_block_indexes": [1]})
+    options = argparse.Namespace(shape=small.name, batch=1, episodes=1, device="cpu")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_step, "shape_named", lambda name: small)
+        run, episodes = train_step.prepare(options)
     return run, train_step.make_row(run, episodes, 0)
 
 
