@@ -76,12 +76,13 @@ import pandas
     assert done.stdout == "peft pyarrow True\nNone True False\n"
 
 
-def test_the_status_of_a_run_and_a_check_of_the_doctor_import_no_pytorch(tmp_path):
+def test_status_checks_of_the_doctor_and_evaluations_without_a_model_import_no_pytorch(tmp_path):
     (tmp_path / "recipe.yaml").write_text("")
     code = f"""
 import sys
 from vlm_agent.cli import main
-import vlm_agent.cli.doctor.checks
+import vlm_agent.agents.loading, vlm_agent.cli.doctor.checks, vlm_agent.evaluation.comparison.stages
+import vlm_agent.evaluation.offline.run, vlm_agent.evaluation.online
 main(["status", {str(tmp_path)!r}])
 print(*{{"torch", "transformers"}} & set(sys.modules), "are imported")
 """

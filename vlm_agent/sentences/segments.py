@@ -7,13 +7,15 @@ pixels) and `messages` (turns of a chat, `messages.py`).
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.episodes import Step, is_same_text
 from vlm_agent.sentences import NO_ACTION, Sentence
+
+if TYPE_CHECKING:  # evaluations of agents without a tokenizer, and `status`, need not wait for the import
+    from transformers import PreTrainedTokenizerBase
 
 SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
 
@@ -29,7 +31,7 @@ _LONGEST_CACHED = 1000
 class Tokens:
     """Tokenises the texts of sentences, each by itself. Pickles without its caches."""
 
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: "PreTrainedTokenizerBase"
 
     def ids(self, text: str) -> list[int]:
         """The tokens of a text as plain text, cached because texts repeat often."""
