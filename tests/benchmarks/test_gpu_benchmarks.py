@@ -47,7 +47,7 @@ VISION = {"hidden_size": 64, "intermediate_size": 128, "depth": 2, "num_heads": 
 
 @pytest.fixture(scope="module")
 def trained():
-    """A model on its way to be trained, and a row, a quarter of the sizes of a shape that some CPUs need minutes for."""
+    """A model on its way to be trained, and a row. At the full size of the shape some CPUs take minutes."""
     shape = shape_named("qwen_7b_head")
     text = shape.text | TEXT | {"num_key_value_heads": 1}
     small = replace(shape, text=text, vision=shape.vision | VISION | {"fullatt_block_indexes": [1]})
