@@ -254,7 +254,7 @@ class Trip:
         if event not in ("call", "return") or self._ended:
             return
         self._ended = event == self._event and self._is_end(frame)
-        if event == "call" and (frame.f_code.co_name == "<module>" or self._builds_parser(frame.f_code)):
+        if event == "call" and (_imports(frame.f_code) or self._builds_parser(frame.f_code)):
             self._left_out.append(frame)
         elif event == "return" and self._left_out and self._left_out[-1] is frame:
             self._left_out.pop()
@@ -278,6 +278,11 @@ def _nested(code: CodeType) -> Iterator[CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _nested(constant)
+
+
+def _imports(code: CodeType) -> bool:
+    """A module's own code, and the machinery that finds modules."""
+    return code.co_name == "<module>" or code.co_filename.startswith("<frozen importlib")
 
 
 def _is_backward(frame: FrameType) -> bool:

@@ -22,8 +22,8 @@ from PIL import Image
 from vlm_agent.models.build import load
 from vlm_agent.models.run_layout import MODEL_FOLDER, RECIPE_FILE, TOKENIZER_FOLDER, WEIGHTS
 from vlm_agent.recipe.run import Recipe, read_recipe
+from vlm_agent.training.journal import PROGRESS, read_progress
 from vlm_agent.training.run_folder.layout import FINISHED
-from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
 
 CARD = Path(__file__).with_suffix(".md")
 CURVES = {

@@ -13,7 +13,7 @@ import hypothesis
 import pytest
 
 _LIBRARIES = (
-    "vlm_agent.files.torch_operators",  # before torchvision; the rest of the package is imported by each fork
+    "vlm_agent.files.imports",  # before torchvision; the rest of the package is imported by each fork
     "torch._dynamo",
     "torch.utils.data",
     "numpy.random",

@@ -21,7 +21,7 @@ from vlm_agent.reinforcement import rounds
 from vlm_agent.reinforcement.data import data_of, refuse_idle_rounds
 from vlm_agent.simulator import TEMPLATES
 from vlm_agent.training.engine import Engine
-from vlm_agent.training.run_folder.progress import read_progress
+from vlm_agent.training.journal import read_progress
 from vlm_agent.training.run_folder.status import read_status
 from vlm_agent.training.train import train
 

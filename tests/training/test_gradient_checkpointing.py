@@ -21,7 +21,7 @@ from vlm_agent.recipe.run import TrainingRecipe, read_recipe
 from vlm_agent.training import engine
 from vlm_agent.training.dry_run.memory import SHARDINGS, USABLE, Demand, Weights
 from vlm_agent.training.engine import checkpoint_layers, decoder_layers
-from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
+from vlm_agent.training.journal import PROGRESS, read_progress
 from vlm_agent.training.train import train
 from vlm_agent.training.zero import sharding_of
 

@@ -2,7 +2,7 @@
 
 import json
 
-from vlm_agent.training.run_folder.progress import append_progress, keep_steps, read_progress, total_seconds
+from vlm_agent.training.journal import append_progress, keep_steps, read_progress, total_seconds
 
 
 def steps(path) -> list[int]:

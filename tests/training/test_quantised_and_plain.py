@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 
 from vlm_agent.cli import main
 from vlm_agent.errors import Stopped
+from vlm_agent.training.journal import PROGRESS, read_progress
 from vlm_agent.training.loop.preemption import STOPPED
-from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
 
 STEPS = 6
 LLAMA = tiny.LLAMA | {"hidden_size": 64, "intermediate_size": 64}  # rows of whole blocks, which nf4 needs on a CPU

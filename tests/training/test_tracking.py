@@ -16,7 +16,7 @@ from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.run import TRACKERS, read_recipe
 from vlm_agent.training import journal
-from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
+from vlm_agent.training.journal import PROGRESS, read_progress
 from vlm_agent.training.train import train
 
 VALIDATED = {"training.validation": "{split: train, episodes: 2, steps: 2}"}

@@ -25,13 +25,12 @@ from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.errors import RecipeError, TrainingError, UserError
 from vlm_agent.files import read_checked, write_checked, write_json
 from vlm_agent.models.build import load
-from vlm_agent.models.run_layout import BASE_FOLDER, trained
+from vlm_agent.models.run_layout import BASE_FOLDER, LOCK, trained
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.training import engine, zero
 from vlm_agent.training.engine import load as load_rows
+from vlm_agent.training.journal import PROGRESS, read_progress
 from vlm_agent.training.loop import ranks
-from vlm_agent.training.run_folder.lock import LOCK
-from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
 from vlm_agent.training.run_folder.status import read_status
 from vlm_agent.training.train import train
 

@@ -80,7 +80,10 @@ def kind_of(folder: Path) -> Kind | None:
 
 
 def _kinds() -> Iterable[Kind]:
-    """Imported one by one: each kind imports its own package."""
+    from vlm_agent.annotation.job import settings as annotation
+    from vlm_agent.evaluation.offline import plan as offline
+    from vlm_agent.evaluation.online import evaluate as online
+
     report = "`vlm-agent view {}`"
     yield Kind(
         "a comparison",
@@ -92,8 +95,6 @@ def _kinds() -> Iterable[Kind]:
         _of_comparison,
         has_finish=False,
     )
-    from vlm_agent.evaluation.offline import plan as offline
-
     yield Kind(
         "an evaluation",
         "evaluate",
@@ -103,8 +104,6 @@ def _kinds() -> Iterable[Kind]:
         offline.job,
         _of_evaluation,
     )
-    from vlm_agent.evaluation.online import evaluate as online
-
     yield Kind(
         "an online evaluation",
         "evaluate --online",
@@ -115,7 +114,7 @@ def _kinds() -> Iterable[Kind]:
         _of_online,
         has_finish=False,
     )
-    from vlm_agent.models.features import job as features
+    from vlm_agent.models.features import job as features  # imports PyTorch
 
     yield Kind(
         "features",
@@ -126,8 +125,6 @@ def _kinds() -> Iterable[Kind]:
         features.job_of,
         _of_features,
     )
-    from vlm_agent.annotation.job import settings as annotation
-
     yield Kind(
         "an annotation",
         "annotate",

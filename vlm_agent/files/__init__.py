@@ -12,6 +12,7 @@ It is the SHA-256 of the file without this line. Other files refer to one by tha
 edits a file removes the line, and other programs write none; such files are read without the check.
 """
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -146,6 +147,10 @@ def version_of(path: Path) -> tuple[int, ...]:
     cache of what a file holds."""
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+WITHOUT_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
+"""The errors of a lock on a file system that has none."""
 
 
 @contextmanager

@@ -25,11 +25,6 @@ if TYPE_CHECKING:  # rich takes 0.1 s to import, and `vlm-agent --help` must not
 
 _LOG_SECONDS = 60.0
 
-_CPU_WARNINGS = {
-    "DeepSpeed": "Setting accelerator to CPU",
-}
-
-
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters but tab and line feed, those that reverse a line, and surrogates, which UTF-8 cannot hold."""
 
@@ -90,8 +85,7 @@ def quiet_libraries() -> None:
     # DeepSpeed's ZeRO calls them in every step, on every rank.
     collectives = r"`torch\.distributed\.(all_gather_into_tensor|reduce_scatter_tensor)` is deprecated"
     warnings.filterwarnings("ignore", collectives, FutureWarning, r"torch\.distributed\.c10d_logger")
-    for library, words in _CPU_WARNINGS.items():
-        logging.getLogger(library).addFilter(partial(_lacks, words))
+    logging.getLogger("DeepSpeed").addFilter(partial(_lacks, "Setting accelerator to CPU"))
 
 
 def hide_loading_bars() -> None:

@@ -1,13 +1,19 @@
-"""Imports of this process: what needs preparation, what is installed but left out, and garbage collection."""
+"""Imports of this process: torchvision beside a PyTorch for CPUs, libraries that are left out, garbage collection."""
 
 import atexit
 import gc
 import sys
-from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
+from typing import Any
 
 _LEFT_OUT: set[str] = set()
+
+# The package index holds torchvision only as built for CUDA. Beside a CPU build of PyTorch its compiled operators do
+# not load and its import fails, and with it the imports of peft and timm. Declaring the two operators that the import
+# looks up is enough: the package calls neither.
+_OPERATORS = [f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor" for name in ("nms", "qnms")]
+_DECLARED: list[Any] = []
+"""The declarations live as long as this list."""
 
 
 def start_program() -> None:
@@ -22,11 +28,8 @@ def start_program() -> None:
 
 
 def leave_out(*libraries: str) -> None:
-    """Hides libraries from this process, for which they then are not installed.
-
-    pyarrow imports pandas, if it is installed, to check for pandas types; peft imports bitsandbytes, with PyTorch's
-    compiler. These imports take seconds.
-    """
+    """Hides installed libraries from this process. pyarrow imports pandas to check for pandas types, and peft imports
+    bitsandbytes, with PyTorch's compiler, wherever they are installed; these imports take seconds."""
     _LEFT_OUT.update(libraries)
 
 
@@ -38,22 +41,23 @@ def bring_back(library: str) -> bool:
 
 
 class _Finder(PathFinder):
-    """Python's finder of installed modules, except that it does not find what is left out. (None in `sys.modules` is
-    not enough: compiled code treats it as a module.)
-
-    The first module that torchvision imports of its own looks up operators, which are declared before: see
-    `torch_operators`. transformers, peft and timm import torchvision.
-    """
+    """Python's finder of installed modules, without those that are left out (None in `sys.modules` is not enough:
+    compiled code treats it as a module), and with torchvision's operators declared before its first own import."""
 
     @classmethod
-    def find_spec(
-        cls, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname in _LEFT_OUT:
-            return None
+    def find_spec(cls, fullname: str, *others: Any, **options: Any) -> ModuleSpec | None:
         if fullname == "torchvision.extension":
-            import vlm_agent.files.torch_operators  # noqa: F401
-        return super().find_spec(fullname, path, target)
+            _declare_operators()
+        return None if fullname in _LEFT_OUT else super().find_spec(fullname, *others, **options)
+
+
+def _declare_operators() -> None:
+    import torch
+
+    if torch.version.cuda is None and not _DECLARED:
+        _DECLARED.append(torch.library.Library("torchvision", "FRAGMENT"))
+        for operator in _OPERATORS:
+            _DECLARED[0].define(operator)
 
 
 if PathFinder in sys.meta_path:

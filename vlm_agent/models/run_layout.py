@@ -39,7 +39,7 @@ CHECKPOINTS = "checkpoints"
 FINISHED, MERGED = "run.json", "merge.json"
 """The record of a finished run, and that of a merged checkpoint."""
 
-CHECKPOINT_RECORD = "whole.json"
+CHECKPOINT_RECORD, LOCK = "whole.json", "lock"
 """The record of a complete checkpoint (`training/run_folder/checkpoint_record.py`)."""
 
 DIGESTS = "files"

@@ -1,5 +1,20 @@
 """Where a run writes its figures: the console, RUN/progress.jsonl, TensorBoard and the tracker of `training.track`.
 
+RUN/progress.jsonl holds one JSON object per log step and per validation, appended by rank 0 while a run trains:
+
+    {"step": 40, "steps": 100, "time": "2026-01-31T12:00:00+00:00", "seconds": 61.5,
+     "total_seconds": 161.5, "eta_seconds": 92.2,
+     "loss": 0.41, "action_loss": 0.39, "loss_tap": …, "tokens_per_second": …, "actions_per_second": …,
+     "data_wait": 0.02, "memory_gib": 3.1, "learning_rate": …, "grad_norm": …, …}
+    {"step": 40, …, "eval_loss": 0.52, "eval_accuracy": 0.61, "eval_accuracy_tap": …, …}
+
+`seconds` counts from the last start, `total_seconds` over all starts, steps that were lost and repeated included;
+`eta_seconds` is computed at the speed since the last start. A stopped run ends with a line of times alone.
+`loop/meter.py` and `loop/validation.py` define the other figures. A resumed run drops the lines after its checkpoint
+and appends the steps that it repeats, so that no step occurs twice. Its first line is a mean over the steps since the
+checkpoint: if the checkpoint lies between two log steps, losses and speed of that line differ from those of an
+uninterrupted run.
+
 A tracker is a context manager: it starts or continues a run, yields the function `log(step, figures)`, and ends the
 run. An error in between leaves the run open, which its tracker then shows as crashed. Rank 0 alone tracks. A tracker
 receives no weights, no configuration of the model, which names local folders, and nothing about the machine. The
@@ -12,6 +27,7 @@ except in the first line.
 """
 
 import importlib.util
+import json
 import os
 import re
 import secrets
@@ -23,17 +39,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from accelerate.utils import patch_environment
 from rich.console import Console
 
 from vlm_agent.errors import RecipeError
-from vlm_agent.files import read_json, write_json
+from vlm_agent.files import atomic_write, read_json, write_json
 from vlm_agent.files.console import clock_time
 from vlm_agent.recipe.run import OFF, Recipe
-from vlm_agent.training.loop import ranks
-from vlm_agent.training.run_folder.checkpoints import dotted
-from vlm_agent.training.run_folder.layout import TENSORBOARD
-from vlm_agent.training.run_folder.progress import PROGRESS, append_progress, keep_steps, total_seconds
+
+PROGRESS, TENSORBOARD = "progress.jsonl", "tensorboard"
 
 Log = Callable[[int, Mapping[str, float]], None]
 """Logs the figures of a step."""
@@ -52,6 +65,8 @@ class Journal:
     the lines of RUN/progress.jsonl after it are dropped."""
 
     def __init__(self, run: Path, first: int, steps: int, console: Console, trackers: Sequence[Log]) -> None:
+        from vlm_agent.training.loop import ranks  # not above: `status` reads the log without PyTorch
+
         self.path, self.first, self.steps, self.console, self.trackers = run / PROGRESS, first, steps, console, trackers
         self._writes = ranks.number() == 0
         self._before = total_seconds(self.path)
@@ -108,6 +123,52 @@ class Journal:
         append_progress(self.path, {**times, **figures})
 
 
+# RUN/progress.jsonl.
+
+
+def is_progress(logs: Mapping[str, Any]) -> bool:
+    """Whether a line is of a log step or a validation, not of times alone."""
+    return not {"loss", "eval_loss"}.isdisjoint(logs)
+
+
+def append_progress(path: Path, line: dict[str, Any]) -> None:
+    """Appends one line by a single write, so that a reader sees at most the last line incomplete."""
+    with path.open("ab", buffering=0) as file:
+        file.write(_encoded(line))
+
+
+def read_progress(path: Path) -> list[dict[str, Any]]:
+    """The lines, oldest first; none without a file. A line that a killed process left incomplete is skipped."""
+    if not path.is_file():
+        return []
+    lines = []
+    for text in path.read_bytes().splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(line, dict) and isinstance(line.get("step"), int):
+            lines.append(line)
+    return lines
+
+
+def total_seconds(path: Path) -> float:
+    """Seconds of training until the last line; 0 without one."""
+    return max((line.get("total_seconds", 0.0) for line in read_progress(path)), default=0.0)
+
+
+def keep_steps(path: Path, last: int) -> None:
+    """Removes the lines after step `last`, those of times alone, and what a killed process left incomplete."""
+    if path.exists():
+        kept = [_encoded(line) for line in read_progress(path) if line["step"] <= last and is_progress(line)]
+        with atomic_write(path) as temporary:
+            temporary.write_bytes(b"".join(kept))
+
+
+def _encoded(line: dict[str, Any]) -> bytes:
+    return json.dumps(line).encode() + b"\n"
+
+
 # Trackers.
 
 
@@ -125,6 +186,7 @@ class Tracked:
 @contextmanager
 def _wandb(tracked: Tracked) -> Iterator[tuple[str, Log]]:
     import wandb
+    from accelerate.utils import patch_environment
 
     run = tracked.run or tracked.name
     # Without folders and arguments of the process, the lines of the terminal, and the user's repository.
@@ -205,6 +267,8 @@ def check_tracker(recipe: Recipe) -> None:
 @contextmanager
 def trackers(recipe: Recipe) -> Iterator[list[Log]]:
     """The `log` functions of TensorBoard and of the recipe's tracker, whose run starts or continues; of rank 0."""
+    from vlm_agent.training.loop import ranks
+
     if ranks.number() != 0:
         yield []
         return
@@ -219,6 +283,8 @@ def trackers(recipe: Recipe) -> Iterator[list[Log]]:
 @contextmanager
 def _recorded(folder: Path, tracker: str, recipe: Recipe) -> Iterator[Log]:
     """The run of RUN/tracking.json, or a new one, which is recorded there."""
+    from vlm_agent.training.run_folder.checkpoints import dotted
+
     path = folder / RECORD
     record = read_json(path, "remove it, and a new run is started") if path.is_file() else {}
     known = record.get("tracker") == tracker

@@ -36,7 +36,7 @@ from vlm_agent.training.engine import (
     take_place,
     total_parameters,
 )
-from vlm_agent.training.journal import Journal, check_tracker, trackers
+from vlm_agent.training.journal import PROGRESS, Journal, check_tracker, read_progress, trackers
 from vlm_agent.training.loop import ranks
 from vlm_agent.training.loop.finite_loss import check_finite
 from vlm_agent.training.loop.meter import Meter, peak_flops
@@ -50,11 +50,10 @@ from vlm_agent.training.run_folder.layout import (
     is_finished,
     mark_finished,
     refuse_other_runs,
+    run_lock,
     with_absolute_paths,
     with_precision,
 )
-from vlm_agent.training.run_folder.lock import run_lock
-from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
 
 
 def train(recipe: Recipe, console: Console, data_of: Callable[[Recipe], DataModule] = data_module_of) -> Path:

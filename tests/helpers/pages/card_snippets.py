@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from vlm_agent.files import torch_operators
+from vlm_agent.files import imports
 
 _CODE = """
 import importlib.abc, io, json, os, sys
@@ -42,7 +42,7 @@ def run_snippets(folders: list[Path]) -> list[tuple[list[int], str]]:
     """(ids, printed text) of the card in each folder, run in that folder."""
     work = [[str(folder), snippet_of(folder)] for folder in folders]
     result = subprocess.run(
-        [sys.executable, "-c", _CODE, torch_operators.__file__],
+        [sys.executable, "-c", _CODE, imports.__file__],
         input=json.dumps(work),
         capture_output=True,
         text=True,

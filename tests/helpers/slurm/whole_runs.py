@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from vlm_agent.cli import main
 from vlm_agent.files import read_checked
-from vlm_agent.training.run_folder.progress import PROGRESS
+from vlm_agent.training.journal import PROGRESS
 
 SECONDS = 300
 

@@ -14,14 +14,13 @@ from safetensors.torch import load_file, save_file
 
 from vlm_agent.recipe.run import TrainingRecipe
 from vlm_agent.training.engine import Engine, Place, load
-from vlm_agent.training.journal import Journal
+from vlm_agent.training.journal import PROGRESS, Journal, read_progress
 from vlm_agent.training.loop import ranks
 from vlm_agent.training.loop.meter import Meter
 from vlm_agent.training.loop.optimizers import optimizer_of
 from vlm_agent.training.loop.preemption import Preemption
 from vlm_agent.training.loop.validation import Validation
 from vlm_agent.training.run_folder.checkpoints import Checkpoints, resume_point, step_of
-from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
 from vlm_agent.training.train import Parts, run_steps
 
 STEPS = 6

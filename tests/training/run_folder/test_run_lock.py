@@ -14,8 +14,9 @@ from helpers.training import forks
 from rich.console import Console
 
 from vlm_agent.errors import DatasetError
+from vlm_agent.models.run_layout import LOCK
 from vlm_agent.recipe.run import read_recipe
-from vlm_agent.training.run_folder.lock import LOCK, run_lock
+from vlm_agent.training.run_folder.layout import run_lock
 from vlm_agent.training.train import train
 
 _STUCK = """

@@ -12,8 +12,8 @@ import pytest
 
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.errors import UserError
-from vlm_agent.training.run_folder.lock import run_lock
-from vlm_agent.training.run_folder.progress import PROGRESS, append_progress
+from vlm_agent.training.journal import PROGRESS, append_progress
+from vlm_agent.training.run_folder.layout import run_lock
 from vlm_agent.training.run_folder.status import StatusError, read_status
 
 SPEED = {"tokens_per_second": 1234.4, "actions_per_second": 5.6, "data_wait": 0.031, "memory_gib": 1.04}
@@ -127,7 +127,7 @@ def test_a_run_without_slurm_has_a_state_too(folder):
 _HOLDER = """
 import sys, time
 from pathlib import Path
-from vlm_agent.training.run_folder.lock import run_lock
+from vlm_agent.training.run_folder.layout import run_lock
 with run_lock(Path(sys.argv[1]), print):
     print("held", flush=True)
     time.sleep(600)

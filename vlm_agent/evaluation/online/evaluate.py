@@ -24,7 +24,7 @@ from vlm_agent.devices.acting.episode import limits_of
 from vlm_agent.devices.acting.loop import answered_together
 from vlm_agent.devices.errors import DeviceError
 from vlm_agent.devices.task_sets import SetTask, TaskSet, read_task_set
-from vlm_agent.episodes import Action, Episode
+from vlm_agent.episodes import Action
 from vlm_agent.evaluation.about import (
     AGENT,
     agent_identity,
@@ -178,10 +178,6 @@ def _play(
             )
             stack.enter_context(spending)
         _play_all(attempts, agents, workers, console, stop)
-
-
-def _demonstrations(tasks: Iterable[SetTask]) -> list[Episode]:
-    return [episode for task in tasks if (episode := task.demonstration()) is not None]
 
 
 def _play_all(

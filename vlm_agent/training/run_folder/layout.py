@@ -3,8 +3,8 @@
 RUN/recipe.yaml       the resolved recipe
 RUN/checkpoints/      a stopped or killed run resumes from the newest (`checkpoints.py` lists the files of one)
 RUN/tensorboard/
-RUN/lock              held, and names its process, while one trains here (`lock.py`)
-RUN/progress.jsonl    figures of every log step and validation (`progress.py`)
+RUN/lock              held, and names its process, while one trains here (`run_lock`)
+RUN/progress.jsonl    figures of every log step and validation (`training/journal.py`)
 RUN/tracking.json     only with `training.track`: the run of the tracker, which a resumed run continues
 RUN/stopped           only after a stop signal: after which step, and how to resume
 RUN/model/            the trained weights (an adapter where LoRA was used), RUN/tokenizer/ beside them
@@ -23,10 +23,12 @@ import os
 import platform
 import re
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,16 +39,15 @@ from safetensors import SafetensorError
 
 from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.errors import RecipeError, TrainingError
-from vlm_agent.files import atomic_write, write_checked
+from vlm_agent.files import WITHOUT_LOCKS, atomic_write, file_lock, write_checked
 from vlm_agent.files.jobs import NO_ROOM
 from vlm_agent.models.card.card import write_card
-from vlm_agent.models.run_layout import DIGESTS, EMBEDDED, FINISHED, RECIPE_FILE, trained
+from vlm_agent.models.run_layout import DIGESTS, EMBEDDED, FINISHED, LOCK, RECIPE_FILE, trained
 from vlm_agent.models.weights.origin import keys_of_folders, read_sources
 from vlm_agent.models.weights.precision import has_bf16
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.training.run_folder.checkpoints import decisive_keys
 
-TENSORBOARD = "tensorboard"
 Kind = TypeVar("Kind", bound=BaseModel)
 _RECORDED = ("torch", "transformers", "peft", "accelerate", "deepspeed", "bitsandbytes", "timm")
 
@@ -159,6 +160,31 @@ def _commit() -> str | None:
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (constant arguments)
     return result.stdout.strip() if result.returncode == 0 else None
+
+
+# One process trains into a folder at a time.
+
+
+@contextmanager
+def run_lock(run: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Holds the run folder for this process. Only rank 0 calls it, because only rank 0 writes what all ranks share.
+
+    Raises DatasetError, which names host and process of the owner, where another process holds it. Where the file
+    system has no locks, `say` gets a warning and the run starts.
+    """
+    owner = f"process {os.getpid()} on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    refusal = (
+        f"another process is training into {run}; wait for it, or stop it on its machine; its end releases the folder, "
+        "also that of a crashed machine once the file server notices"
+    )
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(file_lock(run / LOCK, refusal, owner=owner))
+        except OSError as error:
+            if error.errno not in WITHOUT_LOCKS:
+                raise
+            say(f"{run}: the file system has no locks ({error.strerror}); make sure that no other process trains here")
+        yield
 
 
 # A full disk, under whichever error the library that writes reports it.

@@ -14,6 +14,7 @@ message to quote, because a process that is killed from outside writes nothing e
 
 import json
 import re
+import socket
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -23,10 +24,9 @@ from typing import Annotated, Any
 from pydantic import AwareDatetime, Field
 
 from vlm_agent.errors import UserError
-from vlm_agent.files import check_kind, read_checked
-from vlm_agent.models.run_layout import CHECKPOINT_RECORD
-from vlm_agent.training.run_folder.lock import training_state
-from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
+from vlm_agent.files import WITHOUT_LOCKS, check_kind, read_checked, read_lock
+from vlm_agent.models.run_layout import CHECKPOINT_RECORD, LOCK
+from vlm_agent.training.journal import PROGRESS, read_progress
 
 LEDGER, LOGS = "slurm.tsv", "logs"
 _FINISHED, _STOPPED, _CHECKPOINTS, _RECIPE = "run.json", "stopped", "checkpoints", "recipe.yaml"
@@ -176,7 +176,7 @@ def _state(run: Path, finished: bool, events: list[Event]) -> str:
         return "finished"
     if (run / _MERGED).is_file():
         return f"merged from {read_checked(run / _MERGED, _REMEDY, _Merged)['run']}"
-    training = training_state(run)
+    training = _training_state(run)
     last = events[-1] if events else None
     if training is not None and training.startswith("running"):
         return training if last is None else f"{training}; job {last.job} on {last.note}"
@@ -189,6 +189,30 @@ def _state(run: Path, finished: bool, events: list[Event]) -> str:
     if (run / _STOPPED).exists():
         return "stopped and saved; run the same command again to resume"
     return "not running" if training is None else training
+
+
+def _training_state(run: Path) -> str | None:
+    """In words, whether a process trains into the folder, was killed, or ended by itself; None if none ever held it.
+
+    A machine whose file system keeps locks to itself does not see those of others, and cannot tell the first two apart.
+    """
+    try:
+        lock = read_lock(run / LOCK)
+    except OSError as error:
+        if error.errno not in WITHOUT_LOCKS:
+            raise
+        return f"started; the file system has no locks ({error.strerror}), so it is unknown whether it is running"
+    if lock is None:
+        return None
+    is_held, owner = lock
+    if is_held:
+        return f"running: {owner}"
+    if not owner:
+        return "interrupted; run the same command again to resume"
+    elsewhere = (
+        "" if f" on {socket.gethostname()}," in owner else " (or runs on its machine, and the lock is not seen here)"
+    )
+    return f"killed: {owner}{elsewhere}; run the same command again to resume"
 
 
 def _events(run: Path) -> list[Event]:
