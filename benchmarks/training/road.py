@@ -11,6 +11,7 @@ from types import ModuleType, SimpleNamespace
 import torch
 from accelerate.utils import send_to_device
 
+import vlm_agent  # noqa: F401 (makes torchvision importable)
 from benchmarks.training import packed, padded
 from benchmarks.training.episodes import read_episodes
 from benchmarks.training.measure import (

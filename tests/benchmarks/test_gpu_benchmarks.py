@@ -113,7 +113,9 @@ def test_one_variable_length_call_per_layer_replaces_a_call_per_window_and_sente
 
 
 def test_evaluation_is_measured_after_a_prefill_alone_and_with_every_step_decoded(tmp_path):
-    figures = run(tmp_path, "evaluate", "--shape", "llama_vit", "--batch", "1", "--episodes", "1", "--rounds", "1")
+    figures = run(
+        tmp_path, "evaluate", "--shape", "llama_vit_7b_head", "--batch", "1", "--episodes", "1", "--rounds", "1"
+    )
     assert (figures["prefill"]["from_prefill"], figures["decoding"]["from_prefill"]) == (1, 0)
     assert figures["prefill"]["steps_per_second"] > figures["decoding"]["steps_per_second"] > 0
     assert 0.5 < figures["agreement"]["as_evaluated"] <= 1
