@@ -68,7 +68,7 @@ import gc, importlib.util, sys
 from vlm_agent.files.imports import bring_back, start_program
 start_program()
 import vlm_agent.models.build, vlm_agent.datasets.shards.schema
-print(*sorted({"bitsandbytes", "pandas", "peft", "pyarrow"} & set(sys.modules)), gc.get_threshold()[0] > 10_000)
+print(*sorted({"bitsandbytes", "pandas", "peft", "pyarrow"} & set(sys.modules)), gc.get_threshold()[0] > 1000)
 print(importlib.util.find_spec("pandas"), bring_back("pandas"), bring_back("pandas"))
 import pandas
 """

@@ -1,6 +1,7 @@
 """`vlm-agent train`: trains a recipe into a run folder."""
 
 import argparse
+import gc
 import os
 import textwrap
 from pathlib import Path
@@ -49,6 +50,7 @@ def run(options: argparse.Namespace) -> int:
     from vlm_agent.reinforcement.data import data_of
     from vlm_agent.training.train import train
 
+    gc.set_threshold(700)  # Python's default: cycles may hold the tensors of a step
     console, recipe = make_console(), read_recipe(options.config, overrides)
     if options.dry_run:
         _dry_run(recipe, options, console)

@@ -8,21 +8,17 @@ from typing import Any
 
 _LEFT_OUT: set[str] = set()
 
-# The package index holds torchvision only as built for CUDA. Beside a CPU build of PyTorch its compiled operators do
-# not load and its import fails, and with it the imports of peft and timm. Declaring the two operators that the import
-# looks up is enough: the package calls neither.
+# PyPI holds torchvision only as built for CUDA. Beside a PyTorch for CPUs its compiled operators do not load, and the
+# imports of peft and timm fail with it. Declaring the two operators that it looks up is enough: the package calls none.
 _OPERATORS = [f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor" for name in ("nms", "qnms")]
 _DECLARED: list[Any] = []
 """The declarations live as long as this list."""
 
 
 def start_program() -> None:
-    """Makes the imports of a process that runs one command a third shorter.
-
-    PyTorch and transformers leave a million objects and hardly any garbage, so the collector looks for it less often
-    than Python's default, and not at all at the exit. bitsandbytes waits until a model is quantised (`bring_back`).
-    """
-    gc.set_threshold(50_000)
+    """Makes the imports of a process that runs one command a third shorter. They leave a million objects and hardly any
+    garbage, so it is collected less often, and not at the exit. bitsandbytes waits for a model that is quantised."""
+    gc.set_threshold(10_000)
     atexit.register(gc.freeze)
     leave_out("pandas", "bitsandbytes")
 
