@@ -25,12 +25,11 @@ from pydantic import AwareDatetime, Field
 
 from vlm_agent.errors import UserError
 from vlm_agent.files import WITHOUT_LOCKS, check_kind, read_checked, read_lock
-from vlm_agent.models.run_layout import CHECKPOINT_RECORD, LOCK
-from vlm_agent.training.journal import PROGRESS, read_progress
+from vlm_agent.models.run_layout import CHECKPOINT_RECORD, CHECKPOINTS, FINISHED, LOCK, MERGED, RECIPE_FILE
+from vlm_agent.training.journal import PROGRESS, TENSORBOARD, read_progress
 
 LEDGER, LOGS = "slurm.tsv", "logs"
-_FINISHED, _STOPPED, _CHECKPOINTS, _RECIPE = "run.json", "stopped", "checkpoints", "recipe.yaml"
-_MERGED = "merge.json"
+_STOPPED = "stopped"
 _REMEDY = "restore it from a copy of the run"
 _LOG_TAIL = 1 << 16
 _START = "\n=== "
@@ -139,17 +138,17 @@ class _Merged:
 
 def read_status(run: Path) -> Status:
     """Raises StatusError where `run` is not a run folder, DatasetError naming a damaged file of it."""
-    if not any((run / name).exists() for name in (_FINISHED, _RECIPE, LEDGER, _CHECKPOINTS)):
+    if not any((run / name).exists() for name in (FINISHED, RECIPE_FILE, LEDGER, CHECKPOINTS)):
         raise StatusError(
-            f"{run} is no run folder: it has no {_RECIPE}, {LEDGER} or {_CHECKPOINTS}; nor does it hold the plan of "
+            f"{run} is no run folder: it has no {RECIPE_FILE}, {LEDGER} or {CHECKPOINTS}; nor does it hold the plan of "
             "another job that can be resumed"
         )
-    finished = (run / _FINISHED).exists()
+    finished = (run / FINISHED).exists()
     events, checkpoints = _events(run), _whole_checkpoints(run)
     logs = max((run / LOGS).glob("*/"), key=lambda folder: folder.stat().st_mtime, default=None)
     figures, validation = _last_with("loss", _LogStep, run), _last_with("eval_loss", _Validation, run)
     if finished:
-        record = read_checked(run / _FINISHED, _REMEDY, _Finished)["figures"]
+        record = read_checked(run / FINISHED, _REMEDY, _Finished)["figures"]
         step = steps = record["steps"]
         loss, eta = figures.get("loss", record.get("last_losses", {}).get("loss")), None
     elif figures:
@@ -174,8 +173,8 @@ def read_status(run: Path) -> Status:
 def _state(run: Path, finished: bool, events: list[Event]) -> str:
     if finished:
         return "finished"
-    if (run / _MERGED).is_file():
-        return f"merged from {read_checked(run / _MERGED, _REMEDY, _Merged)['run']}"
+    if (run / MERGED).is_file():
+        return f"merged from {read_checked(run / MERGED, _REMEDY, _Merged)['run']}"
     training = _training_state(run)
     last = events[-1] if events else None
     if training is not None and training.startswith("running"):
@@ -236,7 +235,7 @@ def _event(line: str) -> Event | None:
 def _whole_checkpoints(run: Path) -> list[Checkpoint]:
     """Oldest first."""
     found = []
-    for record in (run / _CHECKPOINTS).glob(f"checkpoint-*/{CHECKPOINT_RECORD}"):
+    for record in (run / CHECKPOINTS).glob(f"checkpoint-*/{CHECKPOINT_RECORD}"):
         number = record.parent.name.removeprefix("checkpoint-")
         # A running training removes old checkpoints meanwhile.
         with suppress(FileNotFoundError):
@@ -282,7 +281,7 @@ def _of_last_start(path: Path) -> str:
 
 def _last_written(run: Path) -> datetime | None:
     times = [_written(run / PROGRESS)] if (run / PROGRESS).exists() else []
-    for folder in (LOGS, _CHECKPOINTS, "tensorboard"):
+    for folder in (LOGS, CHECKPOINTS, TENSORBOARD):
         for path in (run / folder).rglob("*"):
             with suppress(FileNotFoundError):
                 times.append(_written(path))
