@@ -45,7 +45,7 @@ test: install $(TEST_WEIGHTS)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
-	$(BIN)/mypy vlm_agent shipped_weights
+	$(BIN)/mypy --num-workers 2 vlm_agent shipped_weights
 	$(BIN)/python tools/check_words.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 

@@ -79,10 +79,10 @@ def variants(on_cpu: bool) -> Iterator[Variant]:
     evaluated = ("--batch", "1", "--episodes", "1", "--rounds", "1") if on_cpu else ()
     yield Variant("evaluation_speed", "evaluate", ("evaluate", "--shape", shape, *evaluated), 90)
     yield Variant(f"{shape}_nf4", "nf4", ("train", "--shape", shape, *sizes, *quantised), 60)
-    sizes = ("--steps", "6", "--limit", "2") if on_cpu else ()
+    sizes = ("--steps", "4", "--limit", "2") if on_cpu else ()
     for check in CHECKS:
         yield Variant(check, "runs", ("runs", "--check", check, *sizes), 120)
-    yield Variant("kernels", "kernels", ("kernels", *(("--screens", "1") if on_cpu else ())), 10)
+    yield Variant("kernels", "kernels", ("kernels", *(("--screens", "1", "--dtype", "float32") if on_cpu else ())), 10)
     for name in () if on_cpu else evaluation.UNDO:
         yield Variant(f"evaluation_without_{name}", "evaluate", ("evaluate", "--shape", shape, "--undo", name), 90)
 
@@ -93,7 +93,7 @@ FULL = {
     "qwen3_vl_8b": ("--batch", "2", *_TIMED),
     "llama2_7b_vit_l": ("--batch", "8", *_TIMED),
 }
-TINY = {"qwen_7b_head": ("--batch", "1", "--episodes", "1", "--warm-up", "1", "--steps", "1")}
+TINY = {"qwen_tiny": ("--batch", "1", "--episodes", "1", "--warm-up", "1", "--steps", "1")}
 
 
 def main(options: argparse.Namespace, parse: Callable[[Sequence[str]], argparse.Namespace]) -> int:

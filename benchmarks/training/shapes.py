@@ -25,7 +25,7 @@ class Shape:
 
 def shape_named(name: str, vocabulary: int | None = None) -> Shape:
     """One of the shapes below, optionally with another size of the vocabulary."""
-    shape = next(shape for shape in (*SHAPES, *IN_PROPORTION, *GPU_SHAPES) if shape.name == name)
+    shape = next(shape for shape in (*SHAPES, *IN_PROPORTION, *TINY, *GPU_SHAPES) if shape.name == name)
     return shape if vocabulary is None else replace(shape, vocabulary=vocabulary)
 
 
@@ -58,6 +58,28 @@ _SMALL_QWEN_VISION = {
     "num_heads": 4,
     "out_hidden_size": 256,
     "fullatt_block_indexes": [3],
+}
+_TINY_LAYERS = {
+    "hidden_size": 128,
+    "intermediate_size": 256,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+}
+_TINY_VIT = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "patch_size": 14,
+}
+_TINY_QWEN_VISION = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "depth": 2,
+    "num_heads": 2,
+    "out_hidden_size": 128,
+    "fullatt_block_indexes": [1],
 }
 _LLAMA_7B = {
     "hidden_size": 4096,
@@ -127,6 +149,12 @@ IN_PROPORTION = (
     Shape("qwen_7b_head", "Qwen2.5-VL, head in 7B's proportion", "qwen2_5_vl", 3_200, _SMALL_QWEN, _SMALL_QWEN_VISION),
 )
 """The same with a vocabulary so small that head and layers weigh as in 7B: 2 % (Llama-2) and 8 % (Qwen2.5-VL)."""
+
+TINY = (
+    Shape("llama_vit_tiny", "Llama + ViT of a test", "llama_vit", 512, _TINY_LAYERS, _TINY_VIT),
+    Shape("qwen_tiny", "Qwen2.5-VL of a test", "qwen2_5_vl", 512, _SMALL_QWEN | _TINY_LAYERS, _TINY_QWEN_VISION),
+)
+"""What runs within seconds also on a CPU that computes bfloat16 in software."""
 
 GPU_SHAPES = (
     Shape("llama2_7b_vit_l", "Llama-2-7B + ViT-L", "llama_vit", 32_000, _LLAMA_7B, _VIT_L, (896, 448), batch=8),

@@ -101,7 +101,8 @@ def test_batched_episodes_have_the_same_tokens_as_step_by_step(model, control, c
     stepwise = decoded_ids(
         under(control, agent), monkeypatch, lambda agent: flat([step_by_step(agent, one) for one in EPISODES])
     )
-    for batch_tokens in (1, 400, 1 << 20):  # batches of one, some and all episodes
+    sizes = (1, 400, 1 << 20) if control is None else (400,)  # batches of one, some and all episodes
+    for batch_tokens in sizes:
         batched = under(control, replace(agent, batch_tokens=batch_tokens))
         assert decoded_ids(batched, monkeypatch, lambda agent: flat(agent.answer_episodes(EPISODES))) == stepwise
 

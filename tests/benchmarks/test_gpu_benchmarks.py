@@ -4,7 +4,6 @@ import argparse
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import torch
 
 from benchmarks.gpu import lease, train_step
 from benchmarks.gpu.__main__ import make_parser
-from benchmarks.training.shapes import shape_named
+from benchmarks.gpu.memory import measure as measure_memory
 
 ROOT = Path(__file__).parents[2]
 GPU = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu"]
@@ -41,20 +40,10 @@ def run(tmp_path: Path, *arguments: str) -> dict:
     return json.loads(output.read_text(encoding="utf-8"))["figures"]
 
 
-TEXT = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 4, "num_attention_heads": 2}
-VISION = {"hidden_size": 64, "intermediate_size": 128, "depth": 2, "num_heads": 2, "out_hidden_size": 128}
-
-
 @pytest.fixture(scope="module")
 def trained():
-    """A model on its way to be trained, and a row. At the full size of the shape some CPUs take minutes."""
-    shape = shape_named("qwen_7b_head")
-    text = shape.text | TEXT | {"num_key_value_heads": 1}
-    small = replace(shape, text=text, vision=shape.vision | VISION | {"fullatt_block_indexes": [1]})
-    options = argparse.Namespace(shape=small.name, batch=1, episodes=1, device="cpu")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train_step, "shape_named", lambda name: small)
-        run, episodes = train_step.prepare(options)
+    """A model on its way to be trained, and a row."""
+    run, episodes = train_step.prepare(argparse.Namespace(shape="qwen_tiny", batch=1, episodes=1, device="cpu"))
     return run, train_step.make_row(run, episodes, 0)
 
 
@@ -83,11 +72,16 @@ def test_checkpointing_ends_with_its_block(trained):
     assert not any(layer.gradient_checkpointing for layer in layers)
 
 
+def memory_of(*checkpointing: str) -> dict:
+    """The memory of a Qwen2.5-VL whose head has 7B's share of the work."""
+    words = ("memory", "--shape", "qwen_7b_head", "--episodes", "2", "--checkpointing", *checkpointing)
+    return measure_memory(make_parser().parse_args([*words, "--device", "cpu"]))
+
+
 @pytest.fixture(scope="module")
-def memory(tmp_path_factory) -> dict:
-    """The memory of a Qwen2.5-VL whose head has 7B's share of the work, as recipes train it."""
-    options = ["--shape", "qwen_7b_head", "--episodes", "2", "--checkpointing"]
-    return run(tmp_path_factory.mktemp("memory"), "memory", *options)
+def memory() -> dict:
+    """As recipes train it."""
+    return memory_of()
 
 
 def test_the_dry_run_estimates_the_memory_of_a_step_within_a_tenth(memory):
@@ -96,11 +90,8 @@ def test_the_dry_run_estimates_the_memory_of_a_step_within_a_tenth(memory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("checkpointed", ["0", "3", "7"])
-def test_the_dry_run_estimates_the_memory_of_a_step_with_some_layers_checkpointed_within_a_tenth(
-    tmp_path, checkpointed
-):
-    figures = run(tmp_path, "memory", "--shape", "qwen_7b_head", "--episodes", "2", "--checkpointing", checkpointed)
-    assert figures["peak_over_estimate"] == pytest.approx(1, abs=0.1)
+def test_the_dry_run_estimates_the_memory_of_a_step_with_some_layers_checkpointed_within_a_tenth(checkpointed):
+    assert memory_of(checkpointed)["peak_over_estimate"] == pytest.approx(1, abs=0.1)
 
 
 def test_one_variable_length_call_per_layer_replaces_a_call_per_window_and_sentence(memory):
@@ -113,9 +104,7 @@ def test_one_variable_length_call_per_layer_replaces_a_call_per_window_and_sente
 
 
 def test_evaluation_is_measured_after_a_prefill_alone_and_with_every_step_decoded(tmp_path):
-    figures = run(
-        tmp_path, "evaluate", "--shape", "llama_vit_7b_head", "--batch", "1", "--episodes", "1", "--rounds", "1"
-    )
+    figures = run(tmp_path, "evaluate", "--shape", "llama_vit_tiny", "--batch", "1", "--episodes", "1", "--rounds", "1")
     assert (figures["prefill"]["from_prefill"], figures["decoding"]["from_prefill"]) == (1, 0)
     assert figures["prefill"]["steps_per_second"] > figures["decoding"]["steps_per_second"] > 0
     assert 0.5 < figures["agreement"]["as_evaluated"] <= 1
@@ -124,9 +113,7 @@ def test_evaluation_is_measured_after_a_prefill_alone_and_with_every_step_decode
 @pytest.mark.slow
 def test_evaluation_is_measured_without_each_faster_operation(tmp_path):
     sizes = ("--batch", "1", "--episodes", "1", "--rounds", "1")
-    figures = run(
-        tmp_path, "evaluate", "--shape", "qwen_7b_head", *sizes, "--undo", "merged", "graphs", "heads", "varlen"
-    )
+    figures = run(tmp_path, "evaluate", "--shape", "qwen_tiny", *sizes, "--undo", "merged", "graphs", "heads", "varlen")
     assert figures["agreement"]["as_evaluated"] == figures["agreement"]["adapter_apart"]
 
 
@@ -208,4 +195,4 @@ def test_a_whole_lease_runs_on_a_cpu(tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "lease.jsonl").read_text().splitlines()]
     losses = {line["variant"]: line["figures"].get("losses") for line in lines}
     assert losses["sharding"].keys() == {"ddp", "zero2", "zero3"}
-    assert losses["qwen_7b_head"] == pytest.approx(losses["qwen_7b_head_without_lora"], rel=0.01)
+    assert losses["qwen_tiny"] == pytest.approx(losses["qwen_tiny_without_lora"], rel=0.01)
