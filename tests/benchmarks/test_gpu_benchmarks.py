@@ -80,7 +80,7 @@ def memory_of(*checkpointing: str) -> dict:
 
 @pytest.fixture(scope="module")
 def memory() -> dict:
-    """As recipes train it."""
+    """Every layer is checkpointed, as in recipes."""
     return memory_of()
 
 

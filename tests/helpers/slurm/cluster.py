@@ -11,6 +11,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "unshare", "setpriv")
@@ -18,7 +19,9 @@ ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEM
 CPUS, GPUS, MEMORY = 8, 8, 8000
 """What a node says it has, whatever the machine has; the GPUs are /dev/null."""
 
-_TICK, _SECONDS_TO_START, _SECONDS_TO_STOP, _SECONDS_A_COMMAND = 0.05, 20, 20, 60
+_SECONDS_TO_START, _SECONDS_TO_STOP, _SECONDS_A_COMMAND = 20, 20, 60
+_TICK, _TICK_OF_JOBS = 0.05, 0.5
+"""Seconds between two looks. A look at jobs starts a client of Slurm, and the jobs need the cores themselves."""
 
 # cred_expire: a requeued job waits for as long, two minutes without it. KillWait: seconds between SIGTERM and SIGKILL.
 # MinJobAge: how long `scontrol show job` knows an ended job. ReturnToService: a node that is down stays down.
@@ -116,8 +119,14 @@ class Cluster:
     def wait_for(self, *numbers: int | str, seconds: float) -> list[set[str]]:
         """The states of jobs that have ended; fails, with what the queue says, where one does not."""
         for number in numbers:
-            soon(lambda: self.states(number) <= ENDED, seconds, lambda: self.run("squeue", "--long").stdout)  # noqa: B023
+            soon(partial(self._has_ended, number), seconds, self._queue, _TICK_OF_JOBS)
         return [self.states(number) for number in numbers]
+
+    def _has_ended(self, number: int | str) -> bool:
+        return self.states(number) <= ENDED
+
+    def _queue(self) -> str:
+        return self.run("squeue", "--long").stdout
 
     def cancel_all(self) -> None:
         self.run("scancel", "--user=root")
@@ -192,12 +201,12 @@ class Cluster:
         return "\n".join(tails)
 
 
-def soon(condition: Callable[[], object], seconds: float, or_say: Callable[[], str]) -> object:
+def soon(condition: Callable[[], object], seconds: float, or_say: Callable[[], str], tick: float = _TICK) -> object:
     """What the condition gives when it is true, as it has to be within `seconds`."""
     end = time.monotonic() + seconds
     while not (result := condition()):
         assert time.monotonic() < end, f"not within {seconds} s; {or_say()}"
-        time.sleep(_TICK)
+        time.sleep(tick)
     return result
 
 

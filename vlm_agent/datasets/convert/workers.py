@@ -27,7 +27,7 @@ from vlm_agent.datasets.convert.summary import Entry
 from vlm_agent.datasets.sources import Input
 from vlm_agent.errors import DatasetError
 from vlm_agent.files.console import Progress
-from vlm_agent.files.imports import leave_out
+from vlm_agent.files.imports import start_program
 from vlm_agent.files.jobs import NO_ROOM
 
 TICK_SECONDS = 0.25
@@ -249,7 +249,7 @@ def _start(context: SpawnContext, conversion: Conversion, counters: MutableSeque
 def _work(channel: connection.Connection, conversion: Conversion, counters: MutableSequence[int], first: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    leave_out("pandas")
+    start_program()
     keep_freed_memory()
 
     def report(*counts: int) -> None:

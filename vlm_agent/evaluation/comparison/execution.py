@@ -139,9 +139,10 @@ class Runner:
         shown = shlex.join(["vlm-agent", *words])
         print_plain(self.console, f"{about}$ {shown}")
         self.records.add(stage, command=shown)
-        processes = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={stage.gpus}"]
-        processes += ["--shutdown-timeout", "180"]  # seconds to save after SIGTERM
-        command = [sys.executable, *(processes if _is_distributed(stage) else []), "-m", "vlm_agent.cli", *words]
+        several = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={stage.gpus}"]
+        several += ["--shutdown-timeout", "180"]  # seconds to save after SIGTERM
+        launcher = several if stage.kind == TRAIN and stage.gpus > 1 else []
+        command = [sys.executable, *launcher, "-m", "vlm_agent.cli", *words]
         log = self.records.log(stage)
         log.parent.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
@@ -168,10 +169,6 @@ class Runner:
         if status:
             self._raise_stopped()
         return status
-
-
-def _is_distributed(stage: Stage) -> bool:
-    return stage.kind == TRAIN and stage.gpus > 1
 
 
 def _words(stage: Stage) -> list[str]:

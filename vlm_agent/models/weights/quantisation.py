@@ -19,7 +19,6 @@ from peft import import_utils
 from torch import nn
 
 from vlm_agent.errors import UserError
-from vlm_agent.files.imports import bring_back
 from vlm_agent.files.installation import install_line
 from vlm_agent.models.weights.precision import is_quantised_layer
 from vlm_agent.recipe.model import Quantisation
@@ -59,9 +58,6 @@ def quantise(model: Any, kind: Quantisation | None) -> nn.Module:
 
 
 def _bitsandbytes(kind: Quantisation) -> ModuleType:
-    if bring_back("bitsandbytes"):
-        for known in (import_utils.is_bnb_available, import_utils.is_bnb_4bit_available):
-            known.cache_clear()
     try:
         import bitsandbytes
     except ImportError as error:
@@ -69,6 +65,8 @@ def _bitsandbytes(kind: Quantisation) -> ModuleType:
             f"model.quantisation {kind} needs bitsandbytes ({error}); {install_line('quantisation')}, or remove "
             "model.quantisation"
         ) from None
+    for known in (import_utils.is_bnb_available, import_utils.is_bnb_4bit_available):
+        known.cache_clear()  # a program hides bitsandbytes from peft until here
     return bitsandbytes
 
 
