@@ -20,7 +20,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from vlm_agent.datasets.sources.aitw import SUBSETS
+from vlm_agent.evaluation.scoring.measures import SHARES_OF_TASKS
+
 pytestmark = pytest.mark.slow
+
+RUNS = {"trained", "grey_screens", "no_history", "most_frequent_action", "blind_ceiling"}
+"""Rows of the demo's table."""
 
 TOOLS = [asked for asked in EXTRAS["dev"] if asked.name in ("pytest", "pytest-xdist", "hypothesis")]
 """What the tests below import: others, as datasets, ask for releases of their own."""
@@ -64,7 +70,7 @@ def wheel(tmp_path_factory):
 def test_without_extras_everything_from_data_to_a_tapped_phone_runs(wheel, tmp_path):
     libraries = link_libraries(map(str, CORE), tmp_path / "libraries")
     command = environment_of(wheel, tmp_path / "environment", [libraries]) / "vlm-agent"
-    run(command, tmp_path, "demo", "--quick", "--output", "demo")
+    check_demo(run(command, tmp_path, "demo", "--quick", "--output", "demo"), tmp_path / "demo")
     run(command, tmp_path, *ADAPTED, "run", "--training.save_steps", "1")
     versions = json.loads((tmp_path / "run/run.json").read_text())["versions"]
     assert "torch" in versions and "deepspeed" not in versions
@@ -81,6 +87,30 @@ def test_without_extras_everything_from_data_to_a_tapped_phone_runs(wheel, tmp_p
     for words, extra in ASKING:
         line = run(command, tmp_path, *words, status=1).partition("pip install ")[2]
         assert line and all(asked.name in line for asked in EXTRAS[extra]), words
+
+
+def check_demo(printed: str, output: Path) -> None:
+    """Every stage has run, at tiny sizes: less than a minute on two idle cores."""
+    commands = [line.split()[2] for line in printed.splitlines() if line.startswith("$ vlm-agent ")]
+    assert commands == ["simulate", "convert", "inspect", "train", "evaluate", "evaluate", "inspect"]
+    assert (output / "contact_sheet.png").stat().st_size > 0
+    assert (output / "evaluation" / "report.html").stat().st_size > 0
+    assert 0 < (output / "agent.gif").stat().st_size < 1_000_000
+    summary = json.loads((output / "summary.json").read_text())
+    assert set(summary) == RUNS | {"online", "seconds", "peak_rss_gb"}
+    assert {name: row["success"] for name, row in summary["online"].items() if name != "trained"} == {
+        "expert": 100,
+        "complete_at_once": 0,
+    }
+    for row in summary["online"].values():
+        for rate, interval in SHARES_OF_TASKS.items():
+            assert row[interval][0] <= row[rate] <= row[interval][1]
+    assert summary["seconds"] > 0
+    assert summary["peak_rss_gb"] > 0
+    for name in RUNS:
+        for scorer in ("official", "strict"):
+            assert set(summary[name][scorer]) == {"overall", *SUBSETS, "memory_goals"}
+            assert 0 <= summary[name][scorer]["overall"] <= 100
 
 
 def test_the_lowest_releases_of_the_ranges_work_together(wheel, tmp_path):

@@ -1,4 +1,4 @@
-"""The demo: every stage runs, and no folder of other files is removed."""
+"""The demo removes no folder of other files, and explains what fails; test_installs.py runs every stage of it."""
 
 import json
 import subprocess
@@ -9,41 +9,8 @@ import pytest
 
 from vlm_agent.cli import demo_stages
 from vlm_agent.cli.demo_stages import MARKER, DemoError, claim
-from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.errors import DatasetError
-from vlm_agent.evaluation.scoring.measures import SHARES_OF_TASKS
 from vlm_agent.files.peak_memory import PeakMemory
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-RUNS = {"trained", "grey_screens", "no_history", "most_frequent_action", "blind_ceiling"}
-
-
-def test_the_quick_demo_runs_every_stage(tmp_path):
-    """Takes less than a minute on two idle cores: every stage of the demo, at tiny sizes."""
-    output = tmp_path / "demo"
-    command = [sys.executable, "-m", "vlm_agent.cli", "demo", "--quick", "--output", str(output)]
-    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
-    assert result.returncode == 0, result.stdout + result.stderr
-    commands = [line.split()[2] for line in result.stdout.splitlines() if line.startswith("$ vlm-agent ")]
-    assert commands == ["simulate", "convert", "inspect", "train", "evaluate", "evaluate", "inspect"]
-    assert (output / "contact_sheet.png").stat().st_size > 0
-    assert (output / "evaluation" / "report.html").stat().st_size > 0
-    assert 0 < (output / "agent.gif").stat().st_size < 1_000_000
-    summary = json.loads((output / "summary.json").read_text())
-    assert set(summary) == RUNS | {"online", "seconds", "peak_rss_gb"}
-    assert {run: row["success"] for run, row in summary["online"].items() if run != "trained"} == {
-        "expert": 100,
-        "complete_at_once": 0,
-    }
-    for row in summary["online"].values():
-        for rate, interval in SHARES_OF_TASKS.items():
-            assert row[interval][0] <= row[rate] <= row[interval][1]
-    assert summary["seconds"] > 0
-    assert summary["peak_rss_gb"] > 0
-    for run in RUNS:
-        for scorer in ("official", "strict"):
-            assert set(summary[run][scorer]) == {"overall", *SUBSETS, "memory_goals"}
-            assert 0 <= summary[run][scorer]["overall"] <= 100
 
 
 @pytest.mark.parametrize("content", [{}, [], {"tasks": [{}], "runs": []}, {"tasks": [], "runs": {"trained": {}}}])
