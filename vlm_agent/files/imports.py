@@ -4,6 +4,7 @@ import atexit
 import gc
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
+from types import FrameType
 from typing import Any
 
 _NEEDLESS = {
@@ -17,7 +18,7 @@ _is_hiding = False
 # PyPI holds torchvision only as built for CUDA. Beside a PyTorch for CPUs its compiled operators do not load, and the
 # imports of peft and timm fail with it. Declaring the two operators that it looks up is enough: the package calls none.
 _OPERATORS = [f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor" for name in ("nms", "qnms")]
-_DECLARED: list[Any] = []  # the declarations live as long as it
+_DECLARED: list[Any] = []  # they live as long as it
 
 
 def start_program() -> None:
@@ -44,7 +45,8 @@ class _Finder(PathFinder):
 
 def _importer() -> str:
     """The package whose code imports, or looks for, a module."""
-    frame, package = sys._getframe(2), "importlib"
+    frame: FrameType | None = sys._getframe(2)
+    package = "importlib"
     while frame is not None and package == "importlib":
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
         frame = frame.f_back
