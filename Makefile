@@ -49,10 +49,10 @@ test: install $(TEST_WEIGHTS)
 	$(BIN)/python tools/check_words.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-# Two processes: one runs what needs Slurm or the clock, one after the other, the other one the rest (tests/conftest.py).
+# Three processes: one runs what needs Slurm or the clock, one after the other, the others the rest (tests/conftest.py).
 # Other files than those with slow tests are not collected, which would import the whole of tests/ for nothing.
 slow: install $(TEST_WEIGHTS)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow and not gpu" -n 2 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS) \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow and not gpu" -n 3 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS) \
 		$$(grep -rl --include='test_*.py' 'mark\.slow' tests)
 
 # One process: several would share the memory of the GPU.

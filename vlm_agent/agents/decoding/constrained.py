@@ -102,42 +102,43 @@ class Constrained:
         self._ending, self._limits = language.ending if ending is None else ending, limits
 
     def __call__(self, written: list[int], best: int, logits: Callable[[], torch.Tensor]) -> int:
-        if self.allows(written, best):
+        spelt = self._spelt(written)
+        if self._may_follow(spelt, len(written), best):
             return best
         # A stable sort breaks ties by the lower id, on every device and in every batch.
         ranked = logits().float().sort(descending=True, stable=True).indices.tolist()
         for token in ranked:
-            if self.allows(written, token):
+            if self._may_follow(spelt, len(written), token):
                 return token
-        raise ValueError(f"no token continues {self._spelt(written)!r}, although it is a prefix of an action")
+        raise ValueError(f"no token continues {spelt!r}, although it is a prefix of an action")
 
     def allows(self, written: list[int], token: int) -> bool:
         """Whether `token` may follow `written`, the allowed tokens so far."""
-        if token == self._limits.end_mark:
-            return self._tokens_to_end(written) == 0
-        if token >= len(self._bytes) or not self._bytes[token]:
-            return False
-        needed = self._tokens_to_end([*written, token])
-        return needed is not None and len(written) + 1 + needed + 1 <= self._limits.max_tokens
+        return self._may_follow(self._spelt(written), len(written), token)
 
-    def _tokens_to_end(self, written: list[int]) -> int | None:
-        """An upper bound of the tokens that complete `written` to an action, without the end mark; None if none do."""
+    def _may_follow(self, spelt: bytes, tokens: int, token: int) -> bool:
+        if token == self._limits.end_mark:
+            return self._tokens_to_end(spelt) == 0
+        if token >= len(self._bytes) or not (continued := self._bytes[token]):
+            return False
+        needed = self._tokens_to_end(spelt + continued)
+        return needed is not None and tokens + 1 + needed + 1 <= self._limits.max_tokens
+
+    def _tokens_to_end(self, spelt: bytes) -> int | None:
+        """An upper bound of the tokens that complete `spelt` to an action, without the end mark; None if none do."""
         decoder = codecs.getincrementaldecoder("utf-8")()
         try:
-            text = decoder.decode(self._spelt(written))
+            text = decoder.decode(spelt.removeprefix(b" ") if self._drops_space else spelt)
         except UnicodeDecodeError:
             return None
         unfinished = decoder.getstate()[0]
-        if (
-            unfinished[:1] == b"\xed" and unfinished[1:] >= b"\xa0"
-        ):  # a surrogate, which the decoder detects a byte late
-            return None
+        if unfinished[:1] == b"\xed" and unfinished[1:] >= b"\xa0":
+            return None  # a surrogate, which the decoder detects a byte late
         ending = self._ending(text + _BEYOND_ASCII if unfinished else text)
         return None if ending is None else len(ending.encode()) + _bytes_missing(unfinished)
 
     def _spelt(self, written: list[int]) -> bytes:
-        spelt = b"".join(self._bytes[token] or b"" for token in written)
-        return spelt.removeprefix(b" ") if self._drops_space else spelt
+        return b"".join(self._bytes[token] or b"" for token in written)
 
 
 def _bytes_missing(unfinished: bytes) -> int:
