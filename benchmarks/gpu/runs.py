@@ -1,6 +1,6 @@
 """The package's own commands on every GPU of this machine: whether sharded runs agree, resume, merge and evaluate.
 
-Trains the tiny base that comes with the package by LoRA on simulated phones, with torchrun, one rank per GPU (two on a
+Trains the tiny base that comes with the package by LoRA on simulated phones, with torchrun, one rank per GPU (one on a
 CPU). `ddp`: a run that the other checks read. `sharding`: DDP, ZeRO-2 and ZeRO-3 from one seed, loss by loss. `resume`:
 a run that receives SIGTERM and is started again, against one that was not stopped. `merge` and `evaluation`: of the DDP
 run. `ok` is the verdict of each. All of them work in --folder and keep what is finished there.
@@ -20,7 +20,6 @@ import torch
 CHECKS = ("ddp", "sharding", "resume", "merge", "evaluation")
 TOLERANCE = 0.01
 """Relative difference of losses that counts as equal: other orders of summation in bfloat16."""
-RANKS_ON_CPU = 2
 EPISODES = 60
 RECIPE = Path("recipes/phone_vlm_tiny_lora.yaml")
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,7 +120,7 @@ def train_command(options: argparse.Namespace, name: str, *words) -> list[str]:
 
 
 def ranks(options: argparse.Namespace) -> int:
-    return RANKS_ON_CPU if options.device == "cpu" else torch.cuda.device_count()
+    return 1 if options.device == "cpu" else torch.cuda.device_count()
 
 
 def progress(run_folder: Path) -> dict[int, float]:

@@ -371,8 +371,12 @@ def test_stored_features_of_another_form_are_an_error_that_names_them(run, shard
     assert "pooled" in error and "patches" in error and str(tmp_path / "pooled") in error
 
 
-@pytest.mark.parametrize("data", [{}, {"elements": True, "past_screens": 1}], ids=["paper", "screens"])
-def test_it_acts_on_a_simulated_phone(tmp_path, data, monkeypatch):
+@pytest.mark.parametrize(
+    ("data", "controls"),
+    [({}, ()), ({"elements": True, "past_screens": 1}, controls_of(()))],
+    ids=["paper", "screens"],
+)
+def test_it_acts_on_a_simulated_phone(tmp_path, data, controls):
     folder = auto_ui_run.write_run(tmp_path / "run", **data)
     file = tmp_path / "agent.yaml"
     file.write_text(yaml.safe_dump({"agent": "auto_ui", "run": str(folder), "constrained": True}))
@@ -381,10 +385,11 @@ def test_it_acts_on_a_simulated_phone(tmp_path, data, monkeypatch):
     assert main([*command, "--steps", "2"]) in (OK, FAILED)
     assert read_trace(trace).steps[0].answer.startswith("Action Plan: [")
     output = tmp_path / "online"
-    assert main(["evaluate", "--online", "--agent", str(file), "--tasks", "1", "--output", str(output)]) == OK
+    online = ["evaluate", "--online", "--agent", str(file), "--tasks", "1", "--output", str(output)]
+    assert main([*online, "--controls", *(controls or ["none"])]) == OK
     runs = json.loads((output / "online.json").read_text())["runs"]
     assert runs["trained"]["overall"]["unparsed"] == 0
-    assert set(controls_of(())) < set(runs)
+    assert set(controls) < set(runs)
 
 
 def test_the_agent_of_a_run_follows_from_its_sentences(run, tmp_path):
