@@ -4,7 +4,6 @@ import atexit
 import gc
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
-from types import FrameType
 from typing import Any
 
 _NEEDLESS = {
@@ -45,8 +44,7 @@ class _Finder(PathFinder):
 
 def _importer() -> str:
     """The package whose code imports, or looks for, a module."""
-    frame: FrameType | None = sys._getframe(2)
-    package = "importlib"
+    frame, package = sys._getframe(2).f_back, "importlib"
     while frame is not None and package == "importlib":
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
         frame = frame.f_back

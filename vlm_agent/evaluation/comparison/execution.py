@@ -172,6 +172,8 @@ class Runner:
 
 
 def _words(stage: Stage) -> list[str]:
-    if stage.bf16:
-        from vlm_agent.models.weights.precision import has_bf16
-    return [*stage.words, *(["--agent.bf16", "true"] if stage.bf16 and has_bf16() else [])]
+    if not stage.bf16:
+        return [*stage.words]
+    from vlm_agent.models.weights.precision import has_bf16
+
+    return [*stage.words, *(["--agent.bf16", "true"] if has_bf16() else [])]
