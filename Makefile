@@ -4,7 +4,7 @@
 # make slow     the slow tests: several minutes each, three at a time
 # make gpu      the tests that need a GPU, in one process
 # make types    types alone
-# Both install what they need first, into .venv; Python 3.11.7 with venv, make and git are all they ask for. PyTorch is
+# Both install what they need first, into .venv; Python 3.11 with venv, make and git are all they ask for. PyTorch is
 # PyPI's build, for CUDA 13, or that of TORCH_INDEX (requirements.txt lists them):
 #     make install TORCH_INDEX=https://download.pytorch.org/whl/cpu
 

@@ -61,7 +61,7 @@ _WRITTEN = re.compile(
     rf"(?:^|{DECISION})[ \t`]*+(CLICK|LONG_PRESS|SCROLL|TYPE|OPEN_APP|ANSWER|PRESS|STOP|WAIT)\(", re.MULTILINE
 )
 _AFTER_THE_ACTION = " \t\r`.;"
-_FRACTION = r" *+([0-9](?:\.[0-9]{1,24})?+) *+"
+_FRACTION = r" *+([0-9](?:\.[0-9]{1,24})?) *+"
 _POINT = re.compile(f"{_FRACTION},{_FRACTION}")
 _ANY_POINT = "0.000, 0.000)"
 _ESCAPED = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
@@ -75,7 +75,7 @@ _ARGUMENT_KEYS = {
     name: re.compile(rf'"{name}"\s*+:\s*+') for name in ("bbox", "idx", "direction", "text", "task_status")
 }
 _WORD = re.compile(r'"([^"\\]{0,64})"')
-_SIDE = r"\s*+(-?[0-9]{1,4}(?:\.[0-9]{1,24})?+)\s*+"
+_SIDE = r"\s*+(-?[0-9]{1,4}(?:\.[0-9]{1,24})?)\s*+"
 _BOX = re.compile(rf"\[{_SIDE},{_SIDE},{_SIDE},{_SIDE}\]")
 _INDEX = re.compile(r'([0-9]{1,6})(?![\w.])|"([0-9]{1,6})"')
 _STATUS = {

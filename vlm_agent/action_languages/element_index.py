@@ -74,12 +74,12 @@ _NUMBERS_IN_VOCABULARY = 100
 _START = re.compile(r"""\{(?=\s*+["'}])""")
 _LITERAL = r'"(?:[^"\\]|\\.)*+"' + r"|'(?:[^'\\]|\\.)*+'"
 _STRING = re.compile(_LITERAL, re.DOTALL)
-_NUMBER = re.compile(r"-?[0-9]{1,24}(?:\.[0-9]{1,24})?+(?:[eE][-+]?[0-9]{1,4})?+(?![\w.])")
+_NUMBER = re.compile(r"-?[0-9]{1,24}(?:\.[0-9]{1,24})?(?:[eE][-+]?[0-9]{1,4})?(?![\w.])")
 _WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _WORD = re.compile(r"[A-Za-z]{4,5}(?!\w)")
 _SPACE = re.compile(r"\s*+")
 _INNER = re.compile(rf"""{_LITERAL}|[^"'{{}}\[\]]++|[{{}}\[\]]""", re.DOTALL)
-_POINT = re.compile(r"\[\s*+([0-9](?:\.[0-9]{1,24})?+)\s*+,\s*+([0-9](?:\.[0-9]{1,24})?+)\s*+\]")
+_POINT = re.compile(r"\[\s*+([0-9](?:\.[0-9]{1,24})?)\s*+,\s*+([0-9](?:\.[0-9]{1,24})?)\s*+\]")
 _DIGITS = re.compile(r"[0-9]{1,6}", re.ASCII)
 _BRACKETS = {"{": 1, "[": 1, "}": -1, "]": -1}
 
