@@ -141,7 +141,7 @@ class OsGenesisSettings(ReleasedSettings):
 _SHOW_START = re.compile(r"\{(?=['\"]action['\"])")
 _SHOW = re.compile(
     r"""\{(['"])action\1:\s*+(['"])([A-Za-z ]{1,30})\2\s*+,\s*+(['"])value\4:\s*+(?:None|
-    '((?:[^']++|(?!'\s*+,\s*+['"]position['"])')*+)'|"((?:[^"]++|(?!"\s*+,\s*+['"]position['"])")*+)")
+    '((?:[^']++|'(?!\s*+,\s*+['"]position['"])|(?!))*+)'|"((?:[^"]++|"(?!\s*+,\s*+['"]position['"])|(?!))*+)")
     \s*+,\s*+(['"])position\7:\s*+(?:None|\[\s*+(-?[0-9.]{1,20})\s*+,\s*+(-?[0-9.]{1,20})\s*+\])""",
     re.VERBOSE,
 )

@@ -56,12 +56,12 @@ class Quotes(NamedTuple):
 def _quoted(ending: str, escapes: bool) -> dict[str, re.Pattern[str]]:
     """A text ends at the first quotation mark before `ending`; others are part of it.
 
-    Before Python 3.11.5, a repetition of a possessive group that fails leaves the position where it failed, so what
-    may fail is asked before a character is read.
+    The alternative `(?!)`, which matches nothing, is for Python before 3.11.5: after a repetition of a possessive group
+    that fails, it continues from where the last alternative failed.
     """
     plain = r"[^{0}\\]++|\\." if escapes else "[^{0}]++"
     return {
-        quote: re.compile(rf"((?:{plain.format(quote)}|(?!{quote}\s*+{ending}){quote})*+){quote}", re.DOTALL)
+        quote: re.compile(rf"((?:{plain.format(quote)}|{quote}(?!\s*+{ending})|(?!))*+){quote}", re.DOTALL)
         for quote in "'\""
     }
 
