@@ -53,7 +53,7 @@ PARTS = (
     "datasets/shards/test_versions.py",
     "agents/llm/test_client.py",
     "models/test_decoding.py",
-    "models/test_new_family.py",
+    "models/test_new_family.py::test_its_loss_is_that_of_each_action_alone_and_decoding_continues_the_history",
     "models/llama_vit/test_screen_cache.py",
     "models/llama_vit/test_llama_vit.py",
     "models/weights/test_quantisation.py",
