@@ -60,11 +60,7 @@ def mean_with_interval(values: Sequence[float]) -> dict:
     if not values:
         return {"mean": None, "half": None, "seeds": 0}
     half = STUDENT[len(values)] * stdev(values) / len(values) ** 0.5 if len(values) in STUDENT else None
-    return {
-        "mean": round(mean(values), 2),
-        "half": None if half is None else round(half, 2),
-        "seeds": len(values),
-    }
+    return {"mean": round(mean(values), 2), "half": None if half is None else round(half, 2), "seeds": len(values)}
 
 
 def paired(better: OfSeeds, worse: OfSeeds, figures: Sequence[str]) -> dict[str, dict]:

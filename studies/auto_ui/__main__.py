@@ -42,9 +42,7 @@ QUICK_STEPS, QUICK_EPISODES = 10, 5
 
 def main() -> None:
     options = parse()
-    record = about(options) | {
-        "steps": options.steps,
-    }
+    record = about(options) | {"steps": options.steps}
     if "runs" in options.parts:
         record |= train_and_evaluate(options)
     if "cost" in options.parts:

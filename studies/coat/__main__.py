@@ -52,9 +52,7 @@ QUICK_STEPS, QUICK_LIMIT = 10, 3
 def main() -> None:
     options = parse()
     make_data(options.data, QUICK_EPISODES if options.quick else EPISODES)
-    record = about(options) | {
-        "steps": {name: options.steps or family.steps for name, family in FAMILIES.items()},
-    }
+    record = about(options) | {"steps": {name: options.steps or family.steps for name, family in FAMILIES.items()}}
     parts = {"runs": train_and_evaluate, "thoughts": written_thoughts, "online": online}
     for name in options.parts:
         record[name] = parts[name](options)

@@ -71,11 +71,7 @@ TABLE_5 = {
     # Plan and step have several times the tokens of the action, whose share of the loss is small without it.
     "d_pot, weight 0.25": _arm(0, notes=_QUARTER),
 }
-TABLE_7 = {
-    "no plan": _arm(0),
-    "own plan": _arm(0, notes=D_POT),
-    "expert's plan": _arm(0, notes="d_pot_read"),
-}
+TABLE_7 = {"no plan": _arm(0), "own plan": _arm(0, notes=D_POT), "expert's plan": _arm(0, notes="d_pot_read")}
 TABLES = {5: TABLE_5, 7: TABLE_7}
 
 TRAINED_ON = "google_apps"

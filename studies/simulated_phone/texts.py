@@ -49,10 +49,7 @@ BUTTONS = {
     ActionKind.PRESS_HOME: ("Go to the home screen", ".+ is not here, go home|next is the home screen"),
     ActionKind.PRESS_ENTER: ("Enter the text", "the text is in, enter it"),
     ActionKind.STATUS_TASK_COMPLETE: ("Stop, the task is complete", "all is done now"),
-    ActionKind.STATUS_TASK_IMPOSSIBLE: (
-        "Stop, the task is impossible",
-        ".+ is not here, stop|this is impossible here",
-    ),
+    ActionKind.STATUS_TASK_IMPOSSIBLE: ("Stop, the task is impossible", ".+ is not here, stop|this is impossible here"),
 }
 
 

@@ -372,9 +372,7 @@ def test_stored_features_of_another_form_are_an_error_that_names_them(run, shard
 
 
 @pytest.mark.parametrize(
-    ("data", "controls"),
-    [({}, ()), ({"elements": True, "past_screens": 1}, controls_of(()))],
-    ids=["paper", "screens"],
+    ("data", "controls"), [({}, ()), ({"elements": True, "past_screens": 1}, controls_of(()))], ids=["paper", "screens"]
 )
 def test_it_acts_on_a_simulated_phone(tmp_path, data, controls):
     folder = auto_ui_run.write_run(tmp_path / "run", **data)

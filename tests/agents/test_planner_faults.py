@@ -18,12 +18,7 @@ from vlm_agent.agents.llm.client import ChatEndpoint
 pytestmark = pytest.mark.slow
 
 EPISODES = [tiny.episode(number) for number in range(18)]  # two parts
-PLANS = (
-    '{"plan": "1. go\\n2. on", "step": "go %s"}',
-    '```\n{"plan": ["go"], "step": "on %s"}\n```',
-    "I would go",
-    "",
-)
+PLANS = ('{"plan": "1. go\\n2. on", "step": "go %s"}', '```\n{"plan": ["go"], "step": "on %s"}\n```', "I would go", "")
 ACTIONS = ('{"action_type": "click", "idx": 1}', '{"action_type": "navigate_home"}', '{"idx": 2', "go home", "")
 
 

@@ -16,14 +16,7 @@ from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.action_languages.element_index import ElementIndexLanguage
 from vlm_agent.agents import answer_step_by_step, demonstrated
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
-from vlm_agent.agents.vlm.agent import (
-    BATCH_TOKENS,
-    VlmAgent,
-    batches,
-    bytes_of_token,
-    fitting_tokens,
-    tokens_at_once,
-)
+from vlm_agent.agents.vlm.agent import BATCH_TOKENS, VlmAgent, batches, bytes_of_token, fitting_tokens, tokens_at_once
 from vlm_agent.episodes import Action, Episode, UiElement, recorded_screen
 from vlm_agent.models.cost import DecoderShape
 from vlm_agent.models.llama_vit.family import LlamaViTDecoder, collate

@@ -27,14 +27,7 @@ open(sys.argv[-1], "w").write(json.dumps({"figures": {"seconds": 1.0}}))
 
 def run(tmp_path: Path, *arguments: str) -> dict:
     output = tmp_path / "figures.json"
-    command = [
-        *GPU,
-        *arguments,
-        "--device",
-        "cpu",
-        "--output",
-        str(output),
-    ]
+    command = [*GPU, *arguments, "--device", "cpu", "--output", str(output)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(output.read_text(encoding="utf-8"))["figures"]

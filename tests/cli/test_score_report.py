@@ -86,8 +86,7 @@ def test_scores_comparison_and_page_judge_each_step_once_per_scorer(folder, monk
 
 
 @pytest.mark.parametrize(
-    ("alone", "message"),
-    [("--report page.html", "--report needs --shards"), ("--shards shards", "add --report FILE")],
+    ("alone", "message"), [("--report page.html", "--report needs --shards"), ("--shards shards", "add --report FILE")]
 )
 def test_a_page_needs_the_screens(folder, alone, message, capsys):
     with pytest.raises(SystemExit) as stopped:

@@ -13,15 +13,7 @@ from hypothesis import strategies as st
 
 from vlm_agent.datasets.formats.tfrecord import masked_crc32c, read_records
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import (
-    atomic_folder,
-    atomic_write,
-    is_free,
-    read_json,
-    remove_partials,
-    sha256_of,
-    write_json,
-)
+from vlm_agent.files import atomic_folder, atomic_write, is_free, read_json, remove_partials, sha256_of, write_json
 from vlm_agent.files.hashing import HashedFile, HashedFiles
 
 

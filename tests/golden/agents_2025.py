@@ -143,18 +143,7 @@ def case_rows(cases: Sequence[dict]) -> Iterator[Prediction]:
 def _row(episode: str, step: int, length: int, gold: Action, predicted: Action | None, elements: tuple, *rest: Any):
     box, size, instruction = rest
     return Prediction(
-        episode,
-        "golden",
-        "",
-        step,
-        length,
-        gold,
-        elements,
-        "",
-        predicted,
-        box=box,
-        size=size,
-        instruction=instruction,
+        episode, "golden", "", step, length, gold, elements, "", predicted, box=box, size=size, instruction=instruction
     )
 
 

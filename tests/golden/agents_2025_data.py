@@ -19,11 +19,7 @@ from vlm_agent.episodes import HIDDEN, NOT_SHOWN, WINDOW, Action, ActionKind, Ep
 from vlm_agent.evaluation.benchmark import read_groups
 
 _CONTENT = {"up": "down", "down": "up", "left": "right", "right": "left"}
-_PLAIN = {
-    ActionKind.PRESS_BACK: "navigate_back",
-    ActionKind.PRESS_HOME: "navigate_home",
-    ActionKind.WAIT: "wait",
-}
+_PLAIN = {ActionKind.PRESS_BACK: "navigate_back", ActionKind.PRESS_HOME: "navigate_home", ActionKind.WAIT: "wait"}
 
 
 def android_control(folder: Path) -> int:

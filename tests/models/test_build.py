@@ -15,15 +15,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 from vlm_agent.errors import CheckpointError, UserError
 from vlm_agent.models import build as build_module
-from vlm_agent.models.build import (
-    Vocabulary,
-    build,
-    build_model,
-    build_tokenizer,
-    configuration_of,
-    load,
-    save,
-)
+from vlm_agent.models.build import Vocabulary, build, build_model, build_tokenizer, configuration_of, load, save
 from vlm_agent.models.family import family as family_named
 from vlm_agent.models.family import processor_of
 from vlm_agent.models.llama_vit.model import LlamaViT
@@ -52,10 +44,7 @@ def checkpoints(tmp_path_factory) -> dict:
     WORDS.save_pretrained(folder / "llama")
     vit = AutoModel.from_config(AutoConfig.for_model("vit", image_size=32, **VIT))
     vit.save_pretrained(folder / "vit")
-    return {
-        "language_model": {"checkpoint": str(folder / "llama")},
-        "vision": {"checkpoint": str(folder / "vit")},
-    }
+    return {"language_model": {"checkpoint": str(folder / "llama")}, "vision": {"checkpoint": str(folder / "vit")}}
 
 
 def test_checkpoints_keep_every_weight(checkpoints):

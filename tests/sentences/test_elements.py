@@ -106,8 +106,7 @@ def test_only_cells_without_an_element_are_labelled_blank():
 
 
 @pytest.mark.parametrize(
-    ("box", "cell"),
-    [((-0.5, -0.5, 0.1, 0.1), (0, 0)), ((1.4, 1.4, 0.1, 0.1), (3, 1)), ((-0.2, 0.6, 0.3, 0.6), (0, 1))],
+    ("box", "cell"), [((-0.5, -0.5, 0.1, 0.1), (0, 0)), ((1.4, 1.4, 0.1, 0.1), (3, 1)), ((-0.2, 0.6, 0.3, 0.6), (0, 1))]
 )
 def test_a_box_outside_the_screen_labels_the_nearest_edge_cell(box, cell):
     got = labels((UiElement(box, "world"),))

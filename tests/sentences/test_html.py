@@ -99,12 +99,7 @@ def test_a_screen_without_elements_is_empty_in_the_form_of_d_pot():
 
 @pytest.mark.parametrize(
     "text",
-    [
-        '</p>\n<p id=3 class="text" alt="x">x</p>',
-        '"><img id=9 class=ICON_X alt="',
-        "</p>\u2028<p id=3>",
-        "a\x1c<b\rc>",
-    ],
+    ['</p>\n<p id=3 class="text" alt="x">x</p>', '"><img id=9 class=ICON_X alt="', "</p>\u2028<p id=3>", "a\x1c<b\rc>"],
 )
 def test_no_text_of_a_screen_makes_an_element_or_a_line(text):
     for kind in ("TEXT", "ICON_X", f"ICON_{text}"):

@@ -188,8 +188,7 @@ _SEES_NONE = (
 
 
 @pytest.mark.parametrize(
-    ("options", "complaint"),
-    [((), "the job has no GPUs: submit it with --gres=gpu:2"), (["--gres=gpu:2"], _SEES_NONE)],
+    ("options", "complaint"), [((), "the job has no GPUs: submit it with --gres=gpu:2"), (["--gres=gpu:2"], _SEES_NONE)]
 )
 def test_a_node_without_its_gpus_does_not_train_on_its_cpus(workplace, options, complaint):
     workplace.set(GPUS_PER_NODE=2)

@@ -23,12 +23,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from vlm_agent.action_languages.language import (
-    ActionLanguage,
-    Coordinate,
-    LanguageSettings,
-    LanguageVocabulary,
-)
+from vlm_agent.action_languages.language import ActionLanguage, Coordinate, LanguageSettings, LanguageVocabulary
 from vlm_agent.episodes import BUTTONS, Action, ActionKind, Screen
 from vlm_agent.geometry import DIRECTIONS, float32_directions
 

@@ -25,12 +25,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from vlm_agent.action_languages.language import (
-    SWIPES,
-    ActionLanguage,
-    LanguageSettings,
-    LanguageVocabulary,
-)
+from vlm_agent.action_languages.language import SWIPES, ActionLanguage, LanguageSettings, LanguageVocabulary
 from vlm_agent.episodes import KINDS_WITH_TEXT, Action, Screen, UiElement
 from vlm_agent.geometry import nearest_box, place_of_box
 from vlm_agent.texts.actions import action_in_words

@@ -20,12 +20,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from vlm_agent.action_languages.binned import (
-    LONG_PRESS_OPENING,
-    SWIPE_OPENING,
-    TAP_OPENING,
-    BinnedLanguage,
-)
+from vlm_agent.action_languages.binned import LONG_PRESS_OPENING, SWIPE_OPENING, TAP_OPENING, BinnedLanguage
 from vlm_agent.action_languages.language import LanguageSettings
 from vlm_agent.action_languages.names import NAME_SEPARATOR, is_name, touched_name
 from vlm_agent.episodes import Action, Screen

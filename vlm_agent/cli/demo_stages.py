@@ -60,10 +60,7 @@ PHONES = 25
 """Phones that the agent operates at once."""
 
 QUICK = Sizes(
-    episodes=60,
-    scored_episodes=2,
-    tasks=2,
-    overrides=("--training.steps", "3", "--training.save_steps", "null"),
+    episodes=60, scored_episodes=2, tasks=2, overrides=("--training.steps", "3", "--training.save_steps", "null")
 )
 
 

@@ -35,9 +35,7 @@ def add(commands: Commands) -> None:
         help="a recipe whose model.features is extracted, in place of --extractor, --form and --checkpoint",
     )
     parser.add_argument(
-        "--form",
-        choices=("pooled", "patches"),
-        help="one vector a screen, or one for each patch (default pooled)",
+        "--form", choices=("pooled", "patches"), help="one vector a screen, or one for each patch (default pooled)"
     )
     parser.add_argument(
         "--checkpoint", metavar="NAME", help="a folder or a name on the hub in place of the extractor's default"

@@ -75,10 +75,7 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("--report", type=file_name(".html"), metavar="FILE", help="write a page with pictures")
     parser.add_argument(
-        "--shards",
-        type=Path,
-        metavar="DIR",
-        help="for --report, and for another program: the recorded episodes",
+        "--shards", type=Path, metavar="DIR", help="for --report, and for another program: the recorded episodes"
     )
     parser.add_argument(
         "--episodes",

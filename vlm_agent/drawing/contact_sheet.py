@@ -12,14 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from vlm_agent.datasets.sources.traces import DONE, IN_DOUBT, OUTCOME_WORDS, Trace, TraceStep
 from vlm_agent.drawing import shapes
-from vlm_agent.drawing.actions import (
-    EXPERT,
-    PREDICTED,
-    describe,
-    describe_with_place,
-    draw_action,
-    draw_words,
-)
+from vlm_agent.drawing.actions import EXPERT, PREDICTED, describe, describe_with_place, draw_action, draw_words
 from vlm_agent.drawing.shapes import Colour
 from vlm_agent.episodes import Episode, Step
 from vlm_agent.errors import DatasetError, UserError

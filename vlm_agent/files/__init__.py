@@ -155,11 +155,7 @@ WITHOUT_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 @contextmanager
 def file_lock(
-    path: Path,
-    refusal: str,
-    shared: bool = False,
-    owner: str | None = None,
-    wait: Callable[[str], None] | None = None,
+    path: Path, refusal: str, shared: bool = False, owner: str | None = None, wait: Callable[[str], None] | None = None
 ) -> Iterator[TextIO]:
     """Holds a lock file, exclusively or `shared`; the kernel releases it when the process ends. Yields the open file.
 

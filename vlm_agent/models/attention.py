@@ -90,9 +90,7 @@ class Bounds:
 
 
 def to_device(
-    values: torch.Tensor | np.ndarray | Sequence[float],
-    device: torch.device,
-    dtype: torch.dtype | None = None,
+    values: torch.Tensor | np.ndarray | Sequence[float], device: torch.device, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
     """Values of the host as a tensor on the device. On CUDA the copy is asynchronous, from pinned memory.
 

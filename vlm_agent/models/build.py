@@ -16,14 +16,7 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.files import read_checked, write_checked
 from vlm_agent.models.family import family_of, family_of_recipe, processor_of, saved_configuration, saved_family
 from vlm_agent.models.pretrained import explain_load_errors, hub_options, load_tokenizer
-from vlm_agent.models.run_layout import (
-    FEATURES_FILE,
-    MODEL_FOLDER,
-    TOKENIZER_FOLDER,
-    Trained,
-    base_folder,
-    checked,
-)
+from vlm_agent.models.run_layout import FEATURES_FILE, MODEL_FOLDER, TOKENIZER_FOLDER, Trained, base_folder, checked
 from vlm_agent.models.weights.adapters import load_adapter, merge_adapter, save_trained_weights, without_adapter
 from vlm_agent.models.weights.origin import check_sources, with_bases_elsewhere
 from vlm_agent.models.weights.precision import to_dtype

@@ -43,10 +43,7 @@ class SentenceOptions:
 
 SENTENCES: dict[str, SentenceOptions] = {
     "trajectory": SentenceOptions(
-        keys=("history", "past_screens", "max_note_tokens", "references"),
-        notes=tuple(NOTES),
-        rereads=True,
-        turns=True,
+        keys=("history", "past_screens", "max_note_tokens", "references"), notes=tuple(NOTES), rereads=True, turns=True
     ),
     "elements": SentenceOptions(
         controls=False,

@@ -118,10 +118,7 @@ def shade(canvas: Canvas, phone: "SimulatedPhone") -> None:
         Row(title, text, app=phone.catalogue[app], tall=2).draw(canvas, y)
         target = canvas.notes[-2][0]
         canvas.target(
-            f"notice:{title}",
-            (0, canvas.px(y), canvas.size[1], canvas.px(y + 40)),
-            target,
-            partial(phone.open, app),
+            f"notice:{title}", (0, canvas.px(y), canvas.size[1], canvas.px(y + 40)), target, partial(phone.open, app)
         )
         y += 44
 

@@ -128,10 +128,7 @@ def groups_of(options: argparse.Namespace) -> list[list[Phones]]:
             SimulatedPhones("another size", options.tasks, PAD),
             SimulatedPhones("another theme", options.tasks, has_other_theme=True),
         ],
-        [
-            SettingsPhones("settings", settings),
-            SettingsPhones("settings in German", settings, is_translated=True),
-        ],
+        [SettingsPhones("settings", settings), SettingsPhones("settings in German", settings, is_translated=True)],
     ]
 
 

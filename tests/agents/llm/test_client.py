@@ -263,10 +263,7 @@ def test_a_response_is_read_up_to_the_size_limit(status, monkeypatch):
 def test_a_compressed_response_is_refused_before_it_is_decompressed():
     body = gzip.compress(b" " * 100_000_000)
     reply = Reply(body, headers={"Content-Encoding": "gzip"})
-    with (
-        serving(lambda n, body: reply) as (url, _),
-        pytest.raises(EndpointError, match="response is compressed"),
-    ):
+    with serving(lambda n, body: reply) as (url, _), pytest.raises(EndpointError, match="response is compressed"):
         endpoint(url, attempts=1).complete(MESSAGES, 32)
 
 

@@ -292,10 +292,7 @@ def test_a_folder_without_manifest_is_refused(folder):
 @pytest.mark.parametrize(
     ("manifest", "reason"),
     [
-        (
-            '{"schema_version": 99, "files": []}',
-            f"schema version 99, this program reads {VERSION}; convert",
-        ),
+        ('{"schema_version": 99, "files": []}', f"schema version 99, this program reads {VERSION}; convert"),
         ("{", "manifest.json is damaged"),
         ("[]", "manifest.json is damaged"),
         ("{}", "manifest.json is damaged"),

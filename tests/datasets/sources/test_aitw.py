@@ -14,13 +14,7 @@ from PIL import Image
 
 from vlm_agent.datasets.formats.tfrecord import Record, masked_crc32c, write_records
 from vlm_agent.datasets.sources import BadRecord, EpisodeStep
-from vlm_agent.datasets.sources.aitw import (
-    encode_step,
-    parse_step,
-    read_steps,
-    subset_of,
-    write_episodes,
-)
+from vlm_agent.datasets.sources.aitw import encode_step, parse_step, read_steps, subset_of, write_episodes
 from vlm_agent.episodes import Action, Episode, Step, UiElement
 from vlm_agent.errors import DatasetError, UserError
 
@@ -76,9 +70,7 @@ def test_the_real_episode_written_again_reads_the_same(shared, tmp_path):
 _fraction = st.floats(0, 1, width=32)
 _point = st.tuples(_fraction, _fraction)
 _action = st.one_of(
-    st.builds(Action.swipe, _point, _point),
-    st.builds(Action.type_text, st.text()),
-    st.sampled_from(ACTIONS),
+    st.builds(Action.swipe, _point, _point), st.builds(Action.type_text, st.text()), st.sampled_from(ACTIONS)
 )
 _number = st.floats(width=32, allow_nan=False, allow_infinity=False)
 _element = st.builds(UiElement, st.tuples(_number, _number, _number, _number), st.text(), st.text())

@@ -201,10 +201,7 @@ def test_a_reply_before_the_agent_failed_is_masked(tmp_path):
             return super().act(goal, history, screen)
 
     agent = Failing([tap(1), Action.type_text(PASSWORD), Action.complete()])
-    with (
-        pytest.raises(ConnectionError),
-        TraceWriter(tmp_path / "t", Heading("1", "log in", "agent", "phone")) as trace,
-    ):
+    with pytest.raises(ConnectionError), TraceWriter(tmp_path / "t", Heading("1", "log in", "agent", "phone")) as trace:
         act(agent, Form("Email", "Password"), "log in", trace, Guard(allow_purchases=True))
     assert json.loads((tmp_path / "t" / "reply.json").read_text()) == {"text": f"I typed {MASK}"}
 

@@ -57,13 +57,7 @@ def test_a_trace_is_read_as_it_was_written(tmp_path):
 
 
 def test_actions_of_the_kinds_that_came_after_aitw_are_read_as_they_were_written(tmp_path):
-    actions = [
-        Action.long_press(0.25, 0.5),
-        Action.open_app("Uhr"),
-        Action.wait(),
-        Action.recents(),
-        Action.answer(""),
-    ]
+    actions = [Action.long_press(0.25, 0.5), Action.open_app("Uhr"), Action.wait(), Action.recents(), Action.answer("")]
     steps = tuple(Step(EPISODE.steps[0].screenshot, action) for action in actions)
     write(tmp_path / "t", episode=Episode("e1", "install", "go", steps))
     assert [step.action for step in read_trace(tmp_path / "t").steps] == actions

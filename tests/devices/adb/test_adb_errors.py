@@ -9,11 +9,7 @@ from vlm_agent.cli.doctor.checks.programs import ADB
 from vlm_agent.devices import device_address
 from vlm_agent.devices.adb.discovery import server_address
 from vlm_agent.devices.adb.phone import AdbPhone
-from vlm_agent.devices.errors import (
-    DeviceError,
-    LockedError,
-    NoDeviceError,
-)
+from vlm_agent.devices.errors import DeviceError, LockedError, NoDeviceError
 from vlm_agent.simulator import SimulatedPhone
 from vlm_agent.simulator.adb_daemon import Handset, PhoneServer
 from vlm_agent.simulator.adb_daemon.shell.session import output

@@ -106,13 +106,7 @@ def test_a_finished_stage_whose_result_is_removed_runs_again(tmp_path):
 
 @pytest.mark.parametrize(
     "line",
-    [
-        {},
-        {"status": 0},
-        {"status": "0", "seconds": 1.0, "peak_gb": 0.5},
-        {"command": ["vlm-agent", "evaluate"]},
-        [],
-    ],
+    [{}, {"status": 0}, {"status": "0", "seconds": 1.0, "peak_gb": 0.5}, {"command": ["vlm-agent", "evaluate"]}, []],
 )
 def test_a_line_of_another_shape_in_the_record_of_a_stage_is_named(tmp_path, line):
     records, one = Records(tmp_path), stage(tmp_path / "one")

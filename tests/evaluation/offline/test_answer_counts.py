@@ -30,12 +30,7 @@ COUNTS = AnswerCounts(
     unwritable=["episode 0, step 0: tap at (0.250, 0.750)"],
     failed=["episode 1, step 0: no reply"],
     unread=["episode 1, step 1: two actions"],
-    references={
-        "steps": 2,
-        "episodes": 1,
-        "steps_with_an_identical_goal": 1,
-        "episodes_with_an_identical_goal": 1,
-    },
+    references={"steps": 2, "episodes": 1, "steps_with_an_identical_goal": 1, "episodes_with_an_identical_goal": 1},
     fenced=1,
     repaired=2,
     beyond_context=1,

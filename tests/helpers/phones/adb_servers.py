@@ -12,10 +12,7 @@ import time
 from importlib import resources
 from pathlib import Path
 
-PROGRAMS = {
-    "debian": shutil.which("adb"),
-    "adbutils": str(resources.files("adbutils.binaries") / "adb"),
-}
+PROGRAMS = {"debian": shutil.which("adb"), "adbutils": str(resources.files("adbutils.binaries") / "adb")}
 MISSING = "adb is not installed: apt-get install adb"
 
 PATIENCE = 30.0

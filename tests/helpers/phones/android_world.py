@@ -143,9 +143,7 @@ def install(monkeypatch, world):
     launcher = put(".env.env_launcher", load_and_setup_env=lambda **_: world)
     actions = put(".env.json_action", JSONAction=JSONAction)
     adb = put(
-        ".env.adb_utils",
-        generate_swipe_command=generate_swipe_command,
-        issue_generic_request=issue_generic_request,
+        ".env.adb_utils", generate_swipe_command=generate_swipe_command, issue_generic_request=issue_generic_request
     )
     base = put(
         ".agents.base_agent",

@@ -116,8 +116,7 @@ def test_a_folder_without_a_tokenizer_is_refused_in_one_line(tmp_path):
         build_tokenizer(recipe, vocabulary)
     (target / "tokenizer.json").write_text("{")
     with pytest.raises(
-        CheckpointError,
-        match=r"^model.encoder_decoder.checkpoint .*tokenizer.json is damaged or cut: .*$",
+        CheckpointError, match=r"^model.encoder_decoder.checkpoint .*tokenizer.json is damaged or cut: .*$"
     ):
         build_tokenizer(recipe, vocabulary)
 

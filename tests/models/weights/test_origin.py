@@ -70,8 +70,7 @@ def test_a_base_that_moves_on_the_hub_is_noticed_and_its_commit_can_be_set(hub, 
     load(run)
     hub.publish(SECOND)
     with pytest.raises(
-        CheckpointError,
-        match=f"it was at commit {FIRST} and is at {SECOND} now. Add --model.vlm.revision {FIRST}",
+        CheckpointError, match=f"it was at commit {FIRST} and is at {SECOND} now. Add --model.vlm.revision {FIRST}"
     ):
         load(run)
     with bases_elsewhere({"vlm.revision": FIRST}):

@@ -14,10 +14,7 @@ from vlm_agent.training.data.sentence_kinds.trajectory import TrajectoryPass
             1200,
             3400,
             (24, 1530.6, 2048),
-            {
-                "over the budget": "1,200 episodes, cut into 3,400 windows",
-                "tokens a screen": "1,531 (24 to 2,048)",
-            },
+            {"over the budget": "1,200 episodes, cut into 3,400 windows", "tokens a screen": "1,531 (24 to 2,048)"},
         ),
     ],
 )

@@ -224,10 +224,7 @@ def test_only_episodes_of_the_run_are_counted_and_its_rows_are_the_same(tmp_path
     assert plans[0].episodes == [0, 2]
     counts, rows = (
         [make(plan) for plan in plans]
-        for make in (
-            lambda plan: plan.kind.counts.items["tokens"].tolist(),
-            lambda plan: plan.stream()[0]["about"],
-        )
+        for make in (lambda plan: plan.kind.counts.items["tokens"].tolist(), lambda plan: plan.stream()[0]["about"])
     )
     assert counts[0] == counts[1]
     assert rows[0] == rows[1]

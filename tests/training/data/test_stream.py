@@ -22,13 +22,7 @@ from vlm_agent.sentences.elements import ElementSentences
 from vlm_agent.sentences.windows import Window, windows
 from vlm_agent.training.data.sentence_kinds.elements import Elements
 from vlm_agent.training.data.sentence_kinds.trajectory import Trajectories
-from vlm_agent.training.data.stream import (
-    Item,
-    RowOrder,
-    RowSize,
-    RowStream,
-    chosen_episodes,
-)
+from vlm_agent.training.data.stream import Item, RowOrder, RowSize, RowStream, chosen_episodes
 
 WORDS = tiny.tokenizer()
 SENTENCES = tiny.sentences(WORDS)

@@ -20,9 +20,7 @@ def validated(model, *packs, workers: int = 0) -> dict[str, float]:
 def test_an_action_is_exact_when_every_one_of_its_tokens_is_the_first_choice():
     model = knows_successors({0: 1, 1: 2, 2: 3})
     figures = validated(
-        model,
-        pack([("tap", [1, 2, 3]), ("tap", [1, 2, 2]), ("type", [4])]),
-        pack([("tap", [1]), ("complete", [1, 2])]),
+        model, pack([("tap", [1, 2, 3]), ("tap", [1, 2, 2]), ("type", [4])]), pack([("tap", [1]), ("complete", [1, 2])])
     )
     assert figures["eval_accuracy_tap"] == pytest.approx(2 / 3)
     assert figures["eval_accuracy_type"] == 0

@@ -97,11 +97,7 @@ class OsAtlasSettings(DisputedSettings):
 
     name: Literal["os_atlas"] = "os_atlas"
     FORM: ClassVar[Form] = Form(
-        _atlas_call,
-        _READS,
-        {name: f"actions:\n{one}" for name, one in _ATLAS_WRITES.items()},
-        str,
-        words=_WORDS,
+        _atlas_call, _READS, {name: f"actions:\n{one}" for name, one in _ATLAS_WRITES.items()}, str, words=_WORDS
     )
 
 

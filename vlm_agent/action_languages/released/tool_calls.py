@@ -121,10 +121,7 @@ class MaiUiSettings(DisputedSettings):
     FORM: ClassVar[Form] = Form(
         _call,
         _READS
-        | {
-            "swipe": worded("direction", "coordinate"),
-            "drag": stroke(("start_coordinate",), ("end_coordinate",)),
-        },
+        | {"swipe": worded("direction", "coordinate"), "drag": stroke(("start_coordinate",), ("end_coordinate",))},
         {name: _written(one) for name, one in _MAI_WRITES.items()},
         json_text,
         start_and_word=True,

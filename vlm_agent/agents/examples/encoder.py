@@ -173,11 +173,7 @@ class SentenceEncoder:
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         except SafetensorError as error:
             raise EncoderError(f"encoder {name}: {folder / _WEIGHTS} is damaged ({error}); {REMEDY}") from None
-        except (
-            OSError,
-            ValueError,
-            RuntimeError,
-        ) as error:  # of other shapes: RuntimeError
+        except (OSError, ValueError, RuntimeError) as error:  # of other shapes: RuntimeError
             reason = str(error).splitlines()[0]
             raise EncoderError(f"encoder {name}: {folder} cannot be loaded: {reason}; {REMEDY}") from None
         model, report = loaded

@@ -192,11 +192,7 @@ def entries_of(plan: Plan, output: Path) -> dict[str, Entry | None]:
 
 
 def without_changed(
-    entries: Mapping[str, Entry | None],
-    inputs: Sequence[Input],
-    output: Path,
-    console: Console,
-    update: bool = False,
+    entries: Mapping[str, Entry | None], inputs: Sequence[Input], output: Path, console: Console, update: bool = False
 ) -> dict[str, Entry | None]:
     """`entries`, by shard, with None for each of `inputs` whose files have changed since they were converted.
 

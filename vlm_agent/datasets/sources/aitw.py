@@ -155,13 +155,7 @@ def parse_step(record: Record, file: Path, subset: str) -> EpisodeStep:
         goal=fields.string("goal_info"),
         device_type=fields.string("device_type"),
         android_api_level=_api_level(fields),
-        step=Step(
-            _screen(fields),
-            action,
-            _elements(fields),
-            fields.string("current_activity"),
-            _notes(fields),
-        ),
+        step=Step(_screen(fields), action, _elements(fields), fields.string("current_activity"), _notes(fields)),
         moved_points=moved_points,
     )
 

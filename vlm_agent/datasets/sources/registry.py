@@ -12,13 +12,7 @@ SOURCES: Registry[Source] = Registry(
     "vlm_agent.sources",
     {
         source.name: source
-        for source in (
-            aitw.SOURCE,
-            aitz.SOURCE,
-            androidcontrol.SOURCE,
-            gui_odyssey.SOURCE,
-            traces.SOURCE,
-        )
+        for source in (aitw.SOURCE, aitz.SOURCE, androidcontrol.SOURCE, gui_odyssey.SOURCE, traces.SOURCE)
     },
     instance_of=Source,
 )

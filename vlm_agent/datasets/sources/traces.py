@@ -50,14 +50,7 @@ from vlm_agent.datasets.sources import (
     inputs_of_episodes,
     main_files,
 )
-from vlm_agent.episodes import (
-    NO_NOTES,
-    Action,
-    ActionKind,
-    Episode,
-    Step,
-    UiElement,
-)
+from vlm_agent.episodes import NO_NOTES, Action, ActionKind, Episode, Step, UiElement
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import CHECKSUM, content_of
 from vlm_agent.files.hashing import HashedFiles
@@ -72,13 +65,7 @@ DONE, IN_DOUBT, FAILED, WITHHELD, UNPARSED = OUTCOMES = ("done", "in_doubt", "fa
 """Outcomes of a step: performed; interrupted, so it may have been performed; refused by the phone; not permitted, so
 not attempted; not an action."""
 
-OUTCOME_WORDS = {
-    DONE: "performed",
-    IN_DOUBT: "in doubt",
-    FAILED: "failed",
-    WITHHELD: "withheld",
-    UNPARSED: "no action",
-}
+OUTCOME_WORDS = {DONE: "performed", IN_DOUBT: "in doubt", FAILED: "failed", WITHHELD: "withheld", UNPARSED: "no action"}
 """Outcomes for a reader."""
 
 BLACK, AFTER_BLACK, AFTER_DOUBT = "black picture", "after a black picture", "after an action in doubt"

@@ -60,11 +60,7 @@ def side_effects(start: Counter[str], solved: Counter[str], end: Counter[str]) -
 
 
 def episode_turns(
-    opened: OpenedDevice,
-    trace: Trace,
-    guard: Guard,
-    solution: Solution | None = None,
-    device: Device | None = None,
+    opened: OpenedDevice, trace: Trace, guard: Guard, solution: Solution | None = None, device: Device | None = None
 ) -> Turns[tuple[Ending, Outcome]]:
     """Plays the task of `opened` within `limits_of(solution)`; the caller answers. `device`: what the agent operates, a
     device around that of `opened`; by default that one. Raises ValueError if `opened` has no task."""

@@ -21,13 +21,7 @@ from vlm_agent.datasets.sources.trace_writer import Trace
 from vlm_agent.datasets.sources.traces import DONE, FAILED, IN_DOUBT, UNPARSED, WITHHELD, TraceStep
 from vlm_agent.devices import Device
 from vlm_agent.devices.acting.guard import Guard, Proposal
-from vlm_agent.devices.errors import (
-    ActionInDoubtError,
-    DeviceError,
-    RefusedError,
-    UnknownAppError,
-    UntypableTextError,
-)
+from vlm_agent.devices.errors import ActionInDoubtError, DeviceError, RefusedError, UnknownAppError, UntypableTextError
 from vlm_agent.episodes import Action, Screen, UiElement, digest, is_black, is_same_screen
 
 _LOG = logging.getLogger(__name__)

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 
 import adbutils
 
-from vlm_agent.devices.errors import (
-    NoDeviceError,
-)
+from vlm_agent.devices.errors import NoDeviceError
 
 CONNECT_SECONDS = 10.0
 RETRY_SECONDS = 0.1

@@ -13,12 +13,7 @@ from vlm_agent.texts.secrets import names_secret
 
 _FILE = "/data/local/tmp/vlm_agent_window.xml"
 
-COMMANDS: tuple[Words, ...] = (
-    ("rm", "-f", _FILE),
-    ("uiautomator", "dump", _FILE),
-    ("cat", _FILE),
-    ("rm", "-f", _FILE),
-)
+COMMANDS: tuple[Words, ...] = (("rm", "-f", _FILE), ("uiautomator", "dump", _FILE), ("cat", _FILE), ("rm", "-f", _FILE))
 """`uiautomator dump` prints only to a terminal, so the commands write the dump to a file and print the file.
 
 A dump that fails may exit with 0, and a stopped one may leave its file, so that of an earlier screen is removed first.

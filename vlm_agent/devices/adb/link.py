@@ -65,9 +65,7 @@ class Success:
 SILENT = Success()
 """`input` prints nothing."""
 
-_REMEDIES = {
-    "INJECT_EVENTS": '; where the developer options have "USB debugging (Security settings)", turn it on',
-}
+_REMEDIES = {"INJECT_EVENTS": '; where the developer options have "USB debugging (Security settings)", turn it on'}
 """Part of a failure's output → what the user can do about it."""
 
 _STDOUT, _STDERR, _EXIT = 1, 2, 3

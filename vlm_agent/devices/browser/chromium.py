@@ -30,11 +30,7 @@ VIEWPORT = {"width": 412, "height": 915}
 SCALE = 2.625
 """Screen pixels per CSS pixel."""
 
-_FILES = {
-    "index.html",
-    "look.css",
-    *(f"{name}.js" for name in ("phone", "home", "shop", "settings")),
-}
+_FILES = {"index.html", "look.css", *(f"{name}.js" for name in ("phone", "home", "shop", "settings"))}
 _FONTS = {"/Roboto.ttf": "Roboto", "/RobotoBold.ttf": "RobotoBold"}
 _FLAGS = (
     "--disable-gpu",

@@ -207,8 +207,4 @@ def _listed(path: Path, batch: pa.RecordBatch) -> list[dict[str, object]]:
     return rows
 
 
-_READERS: dict[str, Callable[[Path], Table]] = {
-    ".csv": _csv_table,
-    ".jsonl": _jsonl_table,
-    ".parquet": _parquet_table,
-}
+_READERS: dict[str, Callable[[Path], Table]] = {".csv": _csv_table, ".jsonl": _jsonl_table, ".parquet": _parquet_table}

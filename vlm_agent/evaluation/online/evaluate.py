@@ -33,15 +33,7 @@ from vlm_agent.evaluation.about import (
     elements_fact,
     names_in_tables,
 )
-from vlm_agent.evaluation.online.runs import (
-    AT_ONCE,
-    BASELINES,
-    EXPERT,
-    is_done,
-    play,
-    read_result,
-    task_turns,
-)
+from vlm_agent.evaluation.online.runs import AT_ONCE, BASELINES, EXPERT, is_done, play, read_result, task_turns
 from vlm_agent.evaluation.online.scores import OVERALL, online_scores
 from vlm_agent.evaluation.report.terminal import online_tables
 from vlm_agent.files import read_json, write_checked, write_json

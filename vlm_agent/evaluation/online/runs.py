@@ -30,10 +30,7 @@ Player = Callable[[Sequence[Action]], Agent]
 """Returns the agent for a task. Only the expert uses the argument, the expert's actions."""
 
 EXPERT, AT_ONCE = "expert", "complete_at_once"
-BASELINES: dict[str, Player] = {
-    EXPERT: ScriptedAgent,
-    AT_ONCE: lambda _: ScriptedAgent((Action.complete(),)),
-}
+BASELINES: dict[str, Player] = {EXPERT: ScriptedAgent, AT_ONCE: lambda _: ScriptedAgent((Action.complete(),))}
 """The upper and the lower bound of every result: the expert, and an agent that does nothing."""
 
 

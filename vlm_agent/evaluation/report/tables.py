@@ -71,10 +71,7 @@ def summary_table(runs: Mapping[str, Mapping]) -> Numbers:
     """The overall partial match of every run by every scorer of the first run; undefined where a run has none by it."""
     scorers = tuple(next(iter(runs.values()))["scorers"])
     rows = (
-        (
-            name,
-            tuple(_cell(run[one][OVERALL], "partial_match") if one in run else Cell(None, None) for one in scorers),
-        )
+        (name, tuple(_cell(run[one][OVERALL], "partial_match") if one in run else Cell(None, None) for one in scorers))
         for name, run in runs.items()
     )
     return Numbers("partial match overall, %", scorers, tuple(rows))

@@ -132,12 +132,7 @@ def _check_same_steps(first: JudgedSteps, second: JudgedSteps, names: tuple[str,
 
 
 def _rows(
-    before: JudgedSteps,
-    after: JudgedSteps,
-    scorer: str,
-    members: dict[str, np.ndarray],
-    subsets: list[str],
-    seed: int,
+    before: JudgedSteps, after: JudgedSteps, scorer: str, members: dict[str, np.ndarray], subsets: list[str], seed: int
 ) -> dict[str, dict]:
     pair = quotients(before, scorer), quotients(after, scorer)
     rows = {name: _cells(pair, mask, seed, name) for name, mask in members.items()}

@@ -29,13 +29,7 @@ from vlm_agent.models.weights.adapters import save_trained_weights
 _ARCHITECTURE = "T5ForMultimodalGeneration"
 """The name of the published class, in the config.json that it saves."""
 
-_TOKENIZER = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "spiece.model",
-    "special_tokens_map.json",
-    "added_tokens.json",
-)
+_TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "spiece.model", "special_tokens_map.json", "added_tokens.json")
 _DTYPES = {"BF16": torch.bfloat16, "F32": torch.float32}
 
 FUSION = ("image_dense", "mha_layer", "gate_dense")

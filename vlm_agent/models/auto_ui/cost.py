@@ -21,15 +21,7 @@ from typing import Any
 import numpy as np
 
 from vlm_agent.models.auto_ui.model import AutoUiConfig
-from vlm_agent.models.cost import (
-    CostModel,
-    Flops,
-    Precision,
-    Workload,
-    causal_pairs,
-    linear_flops,
-    logit_bytes,
-)
+from vlm_agent.models.cost import CostModel, Flops, Precision, Workload, causal_pairs, linear_flops, logit_bytes
 from vlm_agent.recipe.model import Lora, TrainedParts
 
 Map = tuple[int, int]

@@ -223,11 +223,7 @@ def _plan(dataset: ShardDataset, extractor: Extractor, options: Options) -> dict
     last bit of a feature."""
     tokens, size = extractor.shape
     described = {
-        "extractor": {
-            **extractor.settings.model_dump(),
-            "digest": extractor.digest,
-            "precision": options.precision,
-        },
+        "extractor": {**extractor.settings.model_dump(), "digest": extractor.digest, "precision": options.precision},
         "tokens": tokens,
         "size": size,
         "dtype": DTYPE,

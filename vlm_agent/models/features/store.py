@@ -221,11 +221,7 @@ class FeatureStore:
         return self.manifest["tokens"], self.manifest["size"]
 
     def check(
-        self,
-        dataset: ShardDataset,
-        settings: FeatureSettings,
-        digest: str | None = None,
-        precision: str | None = None,
+        self, dataset: ShardDataset, settings: FeatureSettings, digest: str | None = None, precision: str | None = None
     ) -> None:
         """Raises DatasetError, which names file and remedy, unless the folder holds these features of all the shards.
 

@@ -62,10 +62,7 @@ def find_lines(pixels: np.ndarray) -> tuple[list[Line], list[Line]]:
     flat = segments[(along <= SLOPE * across) & (across >= shortest)]
     upright = segments[(across <= SLOPE * along) & (along >= shortest)]
     turned = np.ascontiguousarray(pixels.transpose(1, 0, 2))
-    return (
-        _scaled(_lines(flat, pixels), scale),
-        _scaled(_lines(upright[:, [1, 0, 3, 2]], turned), scale),
-    )
+    return (_scaled(_lines(flat, pixels), scale), _scaled(_lines(upright[:, [1, 0, 3, 2]], turned), scale))
 
 
 def quantise(pixels: np.ndarray) -> np.ndarray:

@@ -109,9 +109,4 @@ def _holds(outer: Box, box: Box) -> bool:
 def _pixels(box: Box, size: tuple[int, int]) -> tuple[int, int, int, int]:
     """(left, top, right, bottom); `size` is (height, width)."""
     y, x, height, width = box
-    return (
-        round(x * size[1]),
-        round(y * size[0]),
-        round((x + width) * size[1]),
-        round((y + height) * size[0]),
-    )
+    return (round(x * size[1]), round(y * size[0]), round((x + width) * size[1]), round((y + height) * size[0]))

@@ -140,13 +140,7 @@ class Browser(App):
         texts = self.suggestions(query) if query.strip() else self.stories[:3]
         glyph = "search" if query.strip() else "history"
         rows = [
-            Row(
-                text,
-                lead=glyph,
-                key=f"suggest:{text}",
-                trail_glyph="arrow_up_left",
-                on_tap=partial(self.search, text),
-            )
+            Row(text, lead=glyph, key=f"suggest:{text}", trail_glyph="arrow_up_left", on_tap=partial(self.search, text))
             for text in texts
         ]
         return Page(rows, bar=False, top=[field])

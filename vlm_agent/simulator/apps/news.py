@@ -69,9 +69,7 @@ class News(App):
             Chips(chips),
             *(
                 Paragraph(
-                    f"People in {city} talk about nothing but {section.lower()} this week, and one sees why.",
-                    12,
-                    5,
+                    f"People in {city} talk about nothing but {section.lower()} this week, and one sees why.", 12, 5
                 )
                 for _ in range(4)
             ),

@@ -10,16 +10,7 @@ from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.drawing.page import Page, Widget
 from vlm_agent.simulator.drawing.theme import Colour
 from vlm_agent.simulator.drawing.tiles import Carousel, Cell, Chips, Grid, product_picture
-from vlm_agent.simulator.drawing.widgets import (
-    Buttons,
-    Field,
-    Header,
-    Paragraph,
-    Row,
-    Space,
-    Title,
-    picture,
-)
+from vlm_agent.simulator.drawing.widgets import Buttons, Field, Header, Paragraph, Row, Space, Title, picture
 from vlm_agent.simulator.words import COLOURS, PRODUCTS
 
 

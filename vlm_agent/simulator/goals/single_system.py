@@ -117,10 +117,7 @@ def go_home(slots: Slots) -> Goal:
         yield HOME
 
     return Goal(
-        (f"Leave {name} for the home screen", f"Go home from {name}"),
-        start,
-        script,
-        lambda phone: phone.at_home,
+        (f"Leave {name} for the home screen", f"Go home from {name}"), start, script, lambda phone: phone.at_home
     )
 
 

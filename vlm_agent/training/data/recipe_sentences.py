@@ -122,10 +122,7 @@ def _own_words(language: ActionLanguage, action: Action, screen: Screen) -> str 
 
 
 def _texts(
-    episode: Episode,
-    names: Sequence[str],
-    as_html: bool,
-    in_words: Callable[[Action, Screen], str | None] | None,
+    episode: Episode, names: Sequence[str], as_html: bool, in_words: Callable[[Action, Screen], str | None] | None
 ) -> Iterator[str]:
     """`names`: of notes. `in_words`: of earlier steps, in a language whose actions have other texts than the screen."""
     yield episode.goal

@@ -27,13 +27,7 @@ from vlm_agent.models.weights.origin import keys_of_folders
 from vlm_agent.recipe.model import SOURCES
 from vlm_agent.recipe.run import NEWEST_KEPT, Recipe, TrainingRecipe
 from vlm_agent.training.loop import ranks
-from vlm_agent.training.run_folder.checkpoint_record import (
-    DamagedError,
-    check,
-    read_record,
-    record_validation,
-    seal,
-)
+from vlm_agent.training.run_folder.checkpoint_record import DamagedError, check, read_record, record_validation, seal
 
 if TYPE_CHECKING:
     from vlm_agent.training.engine import Engine

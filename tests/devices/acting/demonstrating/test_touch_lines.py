@@ -59,12 +59,7 @@ def test_swipes_keys_and_what_has_no_line():
     left = Action.swipe((0.5, 0.8), (0.5, 0.2))
     assert words(
         up, up, up, left, Action.press("back"), Action.wait(), Action.open_app("Clock"), Action.complete()
-    ) == (
-        "swipe up 3 times",
-        "swipe left",
-        "press back",
-        "open the app 'Clock'",
-    )
+    ) == ("swipe up 3 times", "swipe left", "press back", "open the app 'Clock'")
 
 
 def test_typing_names_the_field_and_joins_its_pieces():

@@ -55,9 +55,5 @@ OS_ATLAS_ODYSSEY = Matching(
     needs_size=False,
 )
 
-DIALECTS = {
-    "gui_odyssey": GUI_ODYSSEY,
-    "agentcpm_odyssey": AGENTCPM_ODYSSEY,
-    "os_atlas_odyssey": OS_ATLAS_ODYSSEY,
-}
+DIALECTS = {"gui_odyssey": GUI_ODYSSEY, "agentcpm_odyssey": AGENTCPM_ODYSSEY, "os_atlas_odyssey": OS_ATLAS_ODYSSEY}
 """Scorers of GUI-Odyssey by name."""

@@ -195,11 +195,7 @@ class _Run:
     """The state of a line that runs: variables, status, and whether `exit` has ended it."""
 
     def __init__(
-        self,
-        commands: dict[str, Command],
-        record: CommandRecord,
-        files: Files,
-        reasons: Mapping[str, str],
+        self, commands: dict[str, Command], record: CommandRecord, files: Files, reasons: Mapping[str, str]
     ) -> None:
         self._commands, self._record, self._files, self._reasons = commands, record, files, reasons
         self._budget = Budget()
