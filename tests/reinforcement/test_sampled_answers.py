@@ -29,8 +29,9 @@ def agent_of(name: str) -> VlmAgent:
     return VlmAgent(family.model.eval(), family.words, sentences)
 
 
-def played(agent: VlmAgent) -> list[Scored]:
-    """The sentences of three phones that show recorded screens and perform the recorded actions."""
+def played(agent: VlmAgent, apart: bool = False) -> list[Scored]:
+    """The sentences of three phones that show recorded screens and perform the recorded actions. `apart`: a sentence
+    for each answer."""
     sampling = Sampling(TEMPERATURE, "seed")
     together = replace(agent, sampling=sampling).together()
     histories: dict[str, list[Turn]] = {episode.id: [] for episode in EPISODES}
@@ -44,7 +45,9 @@ def played(agent: VlmAgent) -> list[Scored]:
     for episode in EPISODES:
         drawn = [sampling.answers[episode.id, step] for step in range(3)]
         answers = [RecordedAnswer(one.ids, one.log_probabilities, fmean(one.entropies), "") for one in drawn]
-        found += scored(prompts[episode.id], answers, [NO_ACTION] * 3, [1.0, -1.0, 0.5])
+        rows = list(zip(prompts[episode.id], answers, [NO_ACTION] * 3, [1.0, -1.0, 0.5], strict=True))
+        for part in [[row] for row in rows] if apart else [rows]:
+            found += scored(*zip(*part, strict=True))
     return found
 
 
@@ -87,17 +90,46 @@ def sentence_of(ids, prompt=()) -> Sentence:
     return sentence
 
 
-def test_an_answer_that_the_history_repeats_is_scored_inside_it_and_every_other_one_in_its_own_sentence():
+@pytest.mark.parametrize("name", families.NAMES)
+def test_branches_have_the_loss_and_gradients_of_sentences_of_their_own(name):
+    agent = agent_of(name)
+    rows = [played(agent), played(agent, apart=True)]
+    assert any(one.sentence.branches for one in rows[0])
+    assert sum(len(one.sentence) for one in rows[0]) < sum(len(one.sentence) for one in rows[1])
+    batches = [collated(row, families.processor_of(agent.model.config), TEMPERATURE, (0.2, 0.28)) for row in rows]
+    (loss, found), (expected_loss, expected) = (loss_and_gradients(agent.model, batch) for batch in batches)
+    assert loss == pytest.approx(expected_loss, rel=1e-5)
+    assert found.keys() == expected.keys()
+    largest = max(gradient.abs().max() for gradient in expected.values())
+    assert max((found[name] - expected[name]).abs().max() for name in found) < 1e-5 * largest
+
+
+def loss_and_gradients(model: torch.nn.Module, batch: dict) -> tuple[float, dict[str, torch.Tensor]]:
+    loss = model(**{name: value for name, value in batch.items() if name not in NOT_FOR_MODELS}).loss
+    return loss.item(), families.gradients(model, loss)
+
+
+ANSWERS = [RecordedAnswer([id_], [-float(id_)], 0.0, "") for id_ in (7, 8, 5)]
+
+
+def test_an_answer_that_the_history_repeats_is_scored_inside_it_and_every_other_one_as_a_branch():
     prompts = [sentence_of([1]), sentence_of([1, 7, 2]), sentence_of([1, 7, 2, 9, 3])]
-    answers = [RecordedAnswer([id_], [-float(id_)], 0.0, "") for id_ in (7, 8, 5)]
-    trunk, branch = scored(prompts, answers, [0, 1, 2], [0.1, 0.2, 0.3])
-    assert trunk.sentence.input_ids == [1, 7, 2, 9, 3, 5]
-    assert trunk.sentence.labels == [IGNORED, 7, IGNORED, IGNORED, IGNORED, 5]
-    assert trunk.advantages == [0, 0.1, 0, 0, 0, 0.3]
-    assert branch.sentence.input_ids == [1, 7, 2, 8]
-    assert branch.sentence.labels == [IGNORED] * 3 + [8]
-    assert branch.log_probabilities[3] == -8
-    assert [trunk.sentence.kinds[1], branch.sentence.kinds[3], trunk.sentence.kinds[5]] == [0, 1, 2]
+    (trunk,) = scored(prompts, ANSWERS, [0, 1, 2], [0.1, 0.2, 0.3])
+    assert trunk.sentence.input_ids == [1, 7, 2, 9, 3, 5, 2, 8]
+    assert trunk.sentence.positions() == [0, 1, 2, 3, 4, 5, 2, 3]
+    assert trunk.sentence.labels == [IGNORED, 7, *[IGNORED] * 3, 5, IGNORED, 8]
+    assert trunk.advantages == [0, 0.1, 0, 0, 0, 0.3, 0, 0.2]
+    assert trunk.log_probabilities[7] == -8
+    assert [trunk.sentence.kinds[place] for place in (1, 5, 7)] == [0, 2, 1]
+
+
+def test_an_answer_to_what_the_last_prompt_no_longer_holds_ends_a_sentence_of_its_own():
+    prompts = [sentence_of([1]), sentence_of([1, 7, 2]), sentence_of([4, 2, 9, 3])]
+    trunk, *own = scored(prompts, ANSWERS, [0, 1, 2], [0.1, 0.2, 0.3])
+    assert trunk.sentence.input_ids == [4, 2, 9, 3, 5]
+    assert [one.sentence.input_ids for one in own] == [[1, 7], [1, 7, 2, 8]]
+    assert own[1].sentence.labels == [IGNORED] * 3 + [8]
+    assert own[1].advantages == [0, 0, 0, 0.2]
 
 
 def test_a_sampled_token_depends_on_seed_episode_and_step_alone():

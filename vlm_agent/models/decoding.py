@@ -184,7 +184,7 @@ class CausalDecoder(Decoder):
         bounds = np.cumsum([0, *map(len, parts)], dtype=np.int32)
         device, shift = self._model.device, np.repeat([one.next_position for one in before], np.diff(bounds))
         caches = [one.cache for one in before]
-        options = packed_options(self.transformer, bounds, device, caches) | {"use_cache": False}
+        options = packed_options(self.transformer, bounds, device, caches=caches) | {"use_cache": False}
         if any(part.screens for part in parts):
             row = self.collate(parts)
             row["position_ids"] = row["position_ids"] + torch.from_numpy(shift)

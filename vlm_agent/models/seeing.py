@@ -59,11 +59,12 @@ class SeesScreens(ReadsRows):
         loss_weights: torch.Tensor | None = None,
         policy: Policy | None = None,
         target_places: torch.Tensor | None = None,
+        branches: np.ndarray | None = None,
         **columns: Any,
     ) -> SupervisedOutput:
-        """The loss of `supervise` for the inputs of `read`; `cu_seqlens`, `target_places`: see
+        """The loss of `supervise` for the inputs of `read`; `cu_seqlens`, `target_places`, `branches`: see
         `sentences/packing.py`."""
-        packed = packed_options(self.language_model, cu_seqlens, input_ids.device)
+        packed = packed_options(self.language_model, cu_seqlens, input_ids.device, branches=branches)
         # The default of the configuration is a cache, which would copy all keys and values.
         hidden = self.read(seen, input_ids=input_ids, use_cache=False, **columns, **packed).last_hidden_state
         return supervise(

@@ -1,7 +1,8 @@
 """What the learner reads: sentences with the sampled tokens as targets, after exactly the history that the agent read.
 
 The history of a prompt writes an action in the language's own form, which is not always how the agent wrote it. An
-answer that the last prompt repeats as it was sampled is a target inside it; each other one ends a sentence of its own.
+answer that the last prompt repeats as it was sampled is a target inside it; each other one is a branch of it, or ends a
+sentence of its own where the last prompt no longer holds what the agent read.
 """
 
 import math
@@ -15,7 +16,7 @@ import torch
 from vlm_agent.models.family import Processor
 from vlm_agent.models.loss import Policy
 from vlm_agent.reinforcement.rollouts import RecordedAnswer
-from vlm_agent.sentences import IGNORED, NO_ACTION, Sentence
+from vlm_agent.sentences import IGNORED, NO_ACTION, SCREEN_TOKEN, Sentence
 
 
 @dataclass
@@ -34,6 +35,14 @@ class Scored:
     @classmethod
     def of_demonstration(cls, sentence: Sentence, weight: float) -> "Scored":
         return cls(sentence, [weight] * len(sentence), [math.nan] * len(sentence))
+
+    def branch(self, prefix: int, answer: RecordedAnswer) -> int:
+        """The place of the answer as a branch of the first `prefix` tokens."""
+        self.sentence.branch(prefix, answer.ids)
+        count = 1 + len(answer.ids)
+        self.advantages += [0.0] * count
+        self.log_probabilities += [math.nan] * count
+        return len(self.sentence) - len(answer.ids)
 
     def score(self, at: int, answer: RecordedAnswer, kind: int, advantage: float) -> None:
         """The tokens from `at` on are the answer's."""
@@ -59,10 +68,13 @@ def scored(
     trunk = Scored.of_read(_followed(prompts[-1], answers[-1]))
     found = [trunk]
     for prompt, answer, kind, advantage in zip(prompts, answers, kinds, advantages, strict=True):
-        one = trunk if _repeats(trunk.sentence, prompt, answer) else Scored.of_read(_followed(prompt, answer))
-        one.score(len(prompt), answer, kind, advantage)
-        if one is not trunk:
-            found.append(one)
+        one, at = trunk, len(prompt)
+        if not _begins(trunk.sentence, prompt, answer.ids):
+            if _begins(trunk.sentence, prompt) and prompt.input_ids[-1] != SCREEN_TOKEN:
+                at = trunk.branch(at, answer)
+            else:
+                found.append(one := Scored.of_read(_followed(prompt, answer)))
+        one.score(at, answer, kind, advantage)
     return found
 
 
@@ -74,9 +86,9 @@ def _followed(prompt: Sentence, answer: RecordedAnswer) -> Sentence:
     return sentence
 
 
-def _repeats(trunk: Sentence, prompt: Sentence, answer: RecordedAnswer) -> bool:
+def _begins(trunk: Sentence, prompt: Sentence, answer: Sequence[int] = ()) -> bool:
     """Whether the trunk begins with the prompt and the answer, screens included."""
-    ids = [*prompt.input_ids, *answer.ids]
+    ids = [*prompt.input_ids, *answer]
     same_screens = all(one is other for one, other in zip(prompt.screens, trunk.screens, strict=False))
     return same_screens and len(ids) <= len(trunk) and trunk.input_ids[: len(ids)] == ids
 

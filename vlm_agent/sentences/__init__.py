@@ -31,6 +31,9 @@ class Sentence:
     (unshifted) or `IGNORED`. `kinds`: the index of the action's name in `ACTION_NAMES` for a supervised token of an
     action, else `NO_ACTION`. `roles`: the index in `ROLES`. `weights`: the weight of the token's loss.
 
+    `branches`: (prefix, tokens) of each branch, in order; together they are the last tokens. A branch continues the
+    first `prefix` tokens, and neither other branches nor the tokens after them see it.
+
     `screens`: uint8 (3, height, width) each, in reading order. `element_labels`: int64 (tokens per screen,) for each
     screen, for a model with an element loss. `about`: the source of the sentence, for messages. `shown`: the number of
     screens, as visual tokens or as text.
@@ -45,6 +48,7 @@ class Sentence:
     roles: list[int] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
     shown: int = 0
+    branches: list[tuple[int, int]] = field(default_factory=list)
 
     def read(self, ids: list[int]) -> None:
         """Append tokens without a loss."""
@@ -75,6 +79,17 @@ class Sentence:
         """Append a screen as text, without a loss."""
         self.shown += 1
         self.read(ids)
+
+    def branch(self, prefix: int, ids: list[int]) -> None:
+        """Append another continuation of the first `prefix` tokens, without a loss. It repeats the last of them, whose
+        output predicts its first token."""
+        self.branches.append((prefix - 1, 1 + len(ids)))
+        self.read([self.input_ids[prefix - 1], *ids])
+
+    def positions(self) -> list[int]:
+        """The position of each token: the number of those that it continues."""
+        trunk = len(self) - sum(tokens for _, tokens in self.branches)
+        return [*range(trunk), *(at + prefix for prefix, tokens in self.branches for at in range(tokens))]
 
     def with_read(self, at: int, ids: list[int]) -> "Sentence":
         """The sentence with further tokens without a loss before token `at`, which must not be inside a screen."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from vlm_agent.datasets.sources.trace_writer import NoTrace, Trace
 from vlm_agent.devices.acting.guard import Guard
-from vlm_agent.devices.acting.loop import Ending, Limits, ProposedStep, Turns, turns
+from vlm_agent.devices.acting.loop import Ending, Limits, ProposedStep, Run, Turns
 from vlm_agent.devices.device import Device, DeviceTask, OpenedDevice, Solution
 from vlm_agent.devices.errors import NotJudgedError
 from vlm_agent.episodes import Action
@@ -73,8 +73,8 @@ def episode_turns(
             judged.append(_judged(task, opened.device))
         return False
 
-    run = turns(opened.device if device is None else device, task.goal, trace, guard, limits_of(solution), look)
-    ending = yield from run
+    device = opened.device if device is None else device
+    ending = yield from Run(device, task.goal, trace, guard, limits_of(solution), look).play()
     reached = _judged(task, opened.device)
     trace.judged(reached)
     complete = Action.complete().name

@@ -132,7 +132,7 @@ def act(
     Raises DeviceError if the phone is lost, NoAnswerError if the agent fails, and every exception of the agent. The
     trace is complete in each case.
     """
-    return answered(turns(device, goal, trace, guard, limits, watch, warn), agent)
+    return answered(Run(device, goal, trace, guard, limits, watch, warn).play(), agent)
 
 
 Turns = Generator[Asked, tuple[Answer, float], Result]
@@ -183,28 +183,17 @@ def answered_together(
                 yield number, error
 
 
-def turns(
-    device: Device,
-    goal: str,
-    trace: Trace,
-    guard: Guard,
-    limits: Limits = Limits(),
-    watch: Callable[[ProposedStep], bool] = never_stop,
-    warn: Callable[[str], None] = _LOG.warning,
-) -> Turns[Ending]:
-    """`act` without an agent: the caller answers."""
-    return _Run(device, goal, trace, guard, limits, watch, warn).play()
-
-
 @dataclass
-class _Run:
+class Run:
+    """`act` without an agent: the caller of `play` answers."""
+
     device: Device
     goal: str
     trace: Trace
     guard: Guard
     limits: Limits
     watch: Callable[[ProposedStep], bool]
-    warn: Callable[[str], None]
+    warn: Callable[[str], None] = _LOG.warning
     history: list[Turn] = field(default_factory=list)
     ending: Ending = field(default_factory=Ending)
     unread: list[Screen] = field(default_factory=list)

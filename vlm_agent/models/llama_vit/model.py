@@ -302,6 +302,7 @@ class LlamaViT(PreTrainedModel):
         screen_places: torch.Tensor | None = None,
         target_places: torch.Tensor | None = None,
         element_places: torch.Tensor | None = None,
+        branches: np.ndarray | None = None,
     ) -> SupervisedOutput:
         """`input_ids` int64 (B, L) with `SCREEN_TOKEN`s; `screens` uint8 (N, 3, height, width); `labels` int64 (B, L).
 
@@ -309,11 +310,12 @@ class LlamaViT(PreTrainedModel):
         With labels, logits exist only at supervised positions, flattened in reading order; without, at all positions.
         `loss_weights` float (B, L) weighs the loss of each token, all 1 by default. `num_items_in_batch`: the sum of
         the weights of all batches whose gradients are summed; the losses of these batches add up to the weighted mean.
-        `cu_seqlens`: the bounds of the sentences that the one row holds end to end, `screen_places`, `target_places`:
-        see `sentences/packing.py`; `element_places`: see `name_elements`. Without places, a GPU must be waited for.
+        `cu_seqlens`: the bounds of the sentences that the one row holds end to end, `screen_places`, `target_places`,
+        `branches`: see `sentences/packing.py`; `element_places`: see `name_elements`. Without places, a GPU must be
+        waited for.
         """
         embeddings, seen = self.embed(input_ids, screens, screen_places)
-        packed = packed_options(self.language_model, cu_seqlens, embeddings.device)
+        packed = packed_options(self.language_model, cu_seqlens, embeddings.device, branches=branches)
         decoded = self.language_model.model(
             inputs_embeds=embeddings,
             position_ids=self._positions(position_ids, input_ids, cu_seqlens),

@@ -99,11 +99,12 @@ class QwenVLCollator:
         """int64 (4, L): the index in the sentence, then time, row and column, which are equal for text.
 
         The tokens of a screen share one time and have their own rows and columns, counted from that time; the next
-        token's position is larger than all of them (Qwen2-VL, section 2.1; transformers, `get_rope_index`).
+        token's position is larger than all of them (Qwen2-VL, section 2.1; transformers, `get_rope_index`). A branch
+        counts from the end of its prefix.
         """
         ids = np.asarray(sentence.input_ids)
         place = np.empty((4, len(ids)), np.int64)
-        place[0] = np.arange(len(ids))
+        place[0] = sentence.positions()
         at = now = 0
         grids = [self._tokens(screen) for screen in sentence.screens]
         for (rows, columns), begin in zip(grids, _screen_starts(ids, grids), strict=True):
@@ -115,6 +116,10 @@ class QwenVLCollator:
             place[3, begin:end] = now + np.tile(np.arange(columns), rows)
             at, now = end, now + max(rows, columns)
         place[1:, at:] = now + np.arange(len(ids) - at)
+        begin = len(ids) - sum(tokens for _, tokens in sentence.branches)
+        for prefix, tokens in sentence.branches:
+            place[1:, begin : begin + tokens] = place[1:, prefix, None] + np.arange(tokens)
+            begin += tokens
         return place
 
 

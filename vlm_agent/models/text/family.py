@@ -176,9 +176,10 @@ class ReadsText(ReadsRows):
         loss_weights: torch.Tensor | None = None,
         policy: Policy | None = None,
         target_places: torch.Tensor | None = None,
+        branches: np.ndarray | None = None,
     ) -> SupervisedOutput:
         """The loss of `supervise` for one row of `sentences.packing.pack`."""
-        packed = packed_options(self.model, cu_seqlens, input_ids.device)
+        packed = packed_options(self.model, cu_seqlens, input_ids.device, branches=branches)
         # The default of the configuration is a cache, which would copy all keys and values.
         decoded = self.model(input_ids=input_ids, position_ids=position_ids, use_cache=False, **packed)
         hidden = decoded.last_hidden_state
