@@ -121,6 +121,7 @@ def test_an_answer_that_the_history_repeats_is_scored_inside_it_and_every_other_
     assert trunk.advantages == [0, 0.1, 0, 0, 0, 0.3, 0, 0.2]
     assert trunk.log_probabilities[7] == -8
     assert [trunk.sentence.kinds[place] for place in (1, 5, 7)] == [0, 2, 1]
+    assert (trunk.sentence.branches, trunk.sentence.prefix(6).branches) == ([(6, 2)], [])
 
 
 def test_an_answer_to_what_the_last_prompt_no_longer_holds_ends_a_sentence_of_its_own():

@@ -1,4 +1,5 @@
-"""bfloat16 and gradient checkpointing on two ranks reach the losses of float32, under DDP, ZeRO-2 and ZeRO-3."""
+"""bfloat16 and gradient checkpointing on two ranks reach the losses of float32, under DDP, ZeRO-2 and ZeRO-3 for one
+family, and under ZeRO-3, which alone divides the layers of a model, for every family."""
 
 import json
 from pathlib import Path
@@ -25,6 +26,7 @@ SHARDINGS = {
     "zero2": {"deepspeed": "deepspeed_configs/cpu_zero2.json"},
     "zero3": {"deepspeed": "deepspeed_configs/cpu_zero3.json"},
 }
+OF_FAMILY = {family: tuple(SHARDINGS) if family == "llama_vit" else ("zero3",) for family in FAMILIES}
 TRAIN = {"vision": "lora", "projector": "full", "language_model": "lora", "norm": "full", "head": "full"}
 """Adapters beside fully trained parts, whose inputs come from frozen layers in bfloat16."""
 
@@ -88,8 +90,8 @@ def trained(shards, tmp_path_factory) -> Path:
     for family in FAMILIES:
         save_checkpoint(folder / family / "checkpoint", family)
         recipes += [
-            written(folder / family, name, shards, family, "bfloat16", **mixed, **sharding)
-            for name, sharding in SHARDINGS.items()
+            written(folder / family, name, shards, family, "bfloat16", **mixed, **SHARDINGS[name])
+            for name in OF_FAMILY[family]
         ]
     forked_ranks.run(2, *recipes)
     return folder
@@ -103,7 +105,7 @@ def test_two_ranks_in_bfloat16_reach_the_losses_of_one_process_in_float32(shards
     expected = losses(trained / family / "exact")
     learned = expected[0] - expected[-1]
     assert learned > 0.3
-    for sharding in SHARDINGS:
+    for sharding in OF_FAMILY[family]:
         run = trained / family / sharding
         assert losses(run) == pytest.approx(expected, abs=LAG * learned), sharding
         weights = load_file(run / "model" / "adapter_model.safetensors")

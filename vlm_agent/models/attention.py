@@ -5,7 +5,8 @@ heads than query heads (GQA): torch's own (`torch.nn.attention.varlen`), which n
 heads of at most 256, in multiples of 8. It runs FlashAttention-4 where that is installed and supports the GPU
 (`precision.use_fa4`), else the FlashAttention-2 inside torch. Otherwise PyTorch's attention (SDPA) is called once per
 segment: on a CPU that takes less than half the time of one call with a block-diagonal mask; on a GPU it selects a flash
-kernel, which a mask would rule out. It is also called for screens of many patches on Hopper (`has_long_segments`).
+kernel, which a mask would rule out. It is also called for rows with branches, and for screens of many patches on Hopper
+(`has_long_segments`).
 """
 
 import inspect
@@ -82,14 +83,14 @@ class Bounds:
         branches = [] if self.branches is None else self.branches.tolist()
         parts: list[tuple[int, int, int, torch.Tensor | None]] = []
         for number, (begin, end) in enumerate(pairwise(self.host)):
-            own = [(prefix, tokens) for of, prefix, tokens in branches if of == number]
-            trunk = end - sum(tokens for _, tokens in own)
+            own = [(at, prefix) for sentence, at, prefix in branches if sentence == number]
+            trunk = begin + own[0][0] if own else end
             parts.append((begin, begin, trunk, None))
             if own:
-                mask, at = torch.ones(end - trunk, end - begin, dtype=torch.bool).tril(trunk - begin), 0
-                for prefix, tokens in own:
-                    mask[at : at + tokens, prefix : trunk - begin + at] = False
-                    at += tokens
+                mask = torch.ones(end - trunk, end - begin, dtype=torch.bool).tril(trunk - begin)
+                for at, prefix in own:
+                    mask[begin + at - trunk :, :prefix] = True
+                    mask[begin + at - trunk :, prefix:at] = False
                 parts.append((begin, trunk, end, to_device(mask[None, None], self.device.device)))
         return tuple(parts)
 
@@ -163,7 +164,8 @@ def packed_options(
     for the device. `others`: of the fields of `Bounds`.
     """
     implementation = language_model.config._attn_implementation
-    if cu_seqlens is None or (len(cu_seqlens) <= 2 and implementation != WITHIN_SEGMENTS):
+    is_single = cu_seqlens is not None and len(cu_seqlens) <= 2 and others.get("branches") is None
+    if cu_seqlens is None or (is_single and implementation != WITHIN_SEGMENTS):
         return {}
     if implementation != WITHIN_SEGMENTS:
         raise ValueError(

@@ -16,7 +16,7 @@ import torch
 from vlm_agent.models.family import Processor
 from vlm_agent.models.loss import Policy
 from vlm_agent.reinforcement.rollouts import RecordedAnswer
-from vlm_agent.sentences import IGNORED, NO_ACTION, SCREEN_TOKEN, Sentence
+from vlm_agent.sentences import IGNORED, NO_ACTION, Sentence
 
 
 @dataclass
@@ -66,11 +66,11 @@ def scored(
 ) -> list[Scored]:
     """The sentences of a rollout, in which every answer is scored once. `prompts`: what the agent read before each."""
     trunk = Scored.of_read(_followed(prompts[-1], answers[-1]))
-    found = [trunk]
+    found, last = [trunk], _followed(prompts[-1], answers[-1])
     for prompt, answer, kind, advantage in zip(prompts, answers, kinds, advantages, strict=True):
         one, at = trunk, len(prompt)
-        if not _begins(trunk.sentence, prompt, answer.ids):
-            if _begins(trunk.sentence, prompt) and prompt.input_ids[-1] != SCREEN_TOKEN:
+        if not _begins(last, prompt, answer.ids):
+            if _begins(last, prompt):
                 at = trunk.branch(at, answer)
             else:
                 found.append(one := Scored.of_read(_followed(prompt, answer)))
@@ -86,11 +86,11 @@ def _followed(prompt: Sentence, answer: RecordedAnswer) -> Sentence:
     return sentence
 
 
-def _begins(trunk: Sentence, prompt: Sentence, answer: Sequence[int] = ()) -> bool:
-    """Whether the trunk begins with the prompt and the answer, screens included."""
+def _begins(sentence: Sentence, prompt: Sentence, answer: Sequence[int] = ()) -> bool:
+    """Whether the sentence begins with the prompt and the answer, screens included."""
     ids = [*prompt.input_ids, *answer]
-    same_screens = all(one is other for one, other in zip(prompt.screens, trunk.screens, strict=False))
-    return same_screens and len(ids) <= len(trunk) and trunk.input_ids[: len(ids)] == ids
+    same_screens = all(one is other for one, other in zip(prompt.screens, sentence.screens, strict=False))
+    return same_screens and len(ids) <= len(sentence) and sentence.input_ids[: len(ids)] == ids
 
 
 def dealt(sentences: Sequence[Scored], rows: int, seed: str) -> list[list[Scored]]:

@@ -31,8 +31,8 @@ class Sentence:
     (unshifted) or `IGNORED`. `kinds`: the index of the action's name in `ACTION_NAMES` for a supervised token of an
     action, else `NO_ACTION`. `roles`: the index in `ROLES`. `weights`: the weight of the token's loss.
 
-    `branches`: (prefix, tokens) of each branch, in order; together they are the last tokens. A branch continues the
-    first `prefix` tokens, and neither other branches nor the tokens after them see it.
+    `branches`: (begin, prefix) of each branch, which ends where the next one begins. A branch continues the first
+    `prefix` tokens; it reads none of the other tokens before it.
 
     `screens`: uint8 (3, height, width) each, in reading order. `element_labels`: int64 (tokens per screen,) for each
     screen, for a model with an element loss. `about`: the source of the sentence, for messages. `shown`: the number of
@@ -83,13 +83,15 @@ class Sentence:
     def branch(self, prefix: int, ids: list[int]) -> None:
         """Append another continuation of the first `prefix` tokens, without a loss. It repeats the last of them, whose
         output predicts its first token."""
-        self.branches.append((prefix - 1, 1 + len(ids)))
+        self.branches = [*self.branches, (len(self), prefix - 1)]
         self.read([self.input_ids[prefix - 1], *ids])
 
     def positions(self) -> list[int]:
         """The position of each token: the number of those that it continues."""
-        trunk = len(self) - sum(tokens for _, tokens in self.branches)
-        return [*range(trunk), *(at + prefix for prefix, tokens in self.branches for at in range(tokens))]
+        positions = list(range(len(self)))
+        for begin, prefix in self.branches:
+            positions[begin:] = range(prefix, prefix + len(self) - begin)
+        return positions
 
     def with_read(self, at: int, ids: list[int]) -> "Sentence":
         """The sentence with further tokens without a loss before token `at`, which must not be inside a screen."""
@@ -109,11 +111,12 @@ class Sentence:
         for name in _OF_TOKENS:
             setattr(prefix, name, getattr(self, name)[:end])
         prefix.screens, prefix.element_labels = self.screens[:screens], self.element_labels[:screens]
-        prefix.shown = screens
+        prefix.shown, prefix.branches = screens, [one for one in self.branches if one[0] < end]
         return prefix
 
     def suffix(self, begin: int) -> "Sentence":
-        """The tokens from `begin` on with their screens. `begin` must not be inside a screen."""
+        """The tokens from `begin` on with their screens, of a sentence without branches. `begin` must not be inside a
+        screen."""
         before, suffix = self.prefix(begin), replace(self)
         for name in _OF_TOKENS:
             setattr(suffix, name, getattr(self, name)[begin:])

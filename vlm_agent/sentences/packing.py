@@ -44,7 +44,7 @@ def pack(sentences: Sequence[Sentence]) -> dict[str, Any]:
     Plain numbers, which stay on the CPU when the tensors move to a GPU, so that reading them never waits for it:
     `lengths`, the tokens of each sentence, and `cu_seqlens`, NumPy int32 (sentences + 1,), their cumulative sum from 0;
     `supervised`, the number of labels; `screen_sizes`, the (height, width) of each screen as the model takes it;
-    `branches`, only where there are any, NumPy int64 (branches, 3): sentence, prefix, tokens.
+    `branches`, only where there are any, NumPy int64 (branches, 3): sentence, begin in it, prefix.
 
     The first token of each sentence must have no label: the last token of the previous sentence would predict it.
     """

@@ -116,10 +116,8 @@ class QwenVLCollator:
             place[3, begin:end] = now + np.tile(np.arange(columns), rows)
             at, now = end, now + max(rows, columns)
         place[1:, at:] = now + np.arange(len(ids) - at)
-        begin = len(ids) - sum(tokens for _, tokens in sentence.branches)
-        for prefix, tokens in sentence.branches:
-            place[1:, begin : begin + tokens] = place[1:, prefix, None] + np.arange(tokens)
-            begin += tokens
+        for begin, prefix in sentence.branches:
+            place[1:, begin:] = place[1:, prefix, None] + np.arange(len(ids) - begin)
         return place
 
 
