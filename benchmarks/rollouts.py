@@ -1,15 +1,22 @@
 """Speed of online evaluation on one core: an agent's `act` on one phone, and one agent on several phones together.
 
     python -m benchmarks.rollouts --checkpoint RUN [--tasks 50] [--rounds 3] [--bf16]
+    python -m benchmarks.rollouts --checkpoint RUN --update [--tasks 4] [--rounds 3] [--bf16]
 
 The last line of output is JSON: steps a second of processor time, phone and trace included, for `act`, 1 and 25 phones,
 their ratios to `act`, and how many of the tasks have the same answers. In float32 all have.
+
+`--update` plays each task 8 times, as reinforcement does, and learns every answer. Its JSON: seconds of processor time
+of the rollouts, of a forward and a backward pass over all answers as branches of one sentence for each rollout
+(`reinforcement/sentences.py`), and over a sentence for each answer that the history does not repeat; and their tokens.
 """
 
 import argparse
 import json
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -19,9 +26,23 @@ from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.evaluation.online.evaluate import Attempt, played_together
 from vlm_agent.evaluation.online.runs import play
+from vlm_agent.models.family import processor_of
+from vlm_agent.models.loss import NOT_FOR_MODELS
+from vlm_agent.models.weights.adapters import choose_trained_weights
+from vlm_agent.recipe.run import read_recipe
+from vlm_agent.reinforcement import rollouts
+from vlm_agent.reinforcement.rounds import WAVE
+from vlm_agent.reinforcement.sentences import Scored, collated, dealt, scored
+from vlm_agent.sentences.image_sizes import CachedScreens
 from vlm_agent.simulator.demonstrations import simulated_tasks
 
 PHONES = (1, 25)
+RECIPE = Path(__file__).resolve().parents[1] / "recipes/phone_vlm_tiny_grpo.yaml"
+ROLLOUTS_A_ROW = 5
+"""160 rollouts in 30 rows, as in the recipe."""
+
+Scoring = Callable[..., list[Scored]]
+"""From prompts, answers, kinds and advantages of a rollout to sentences."""
 
 
 def answers_in(attempts: list[Attempt]) -> list[list[str]]:
@@ -41,14 +62,65 @@ def measured(agent: Agent, attempts: list[Attempt], phones: int | None) -> tuple
     return sum(map(len, answers)) / seconds, answers
 
 
+def apart(*columns: list) -> list[Scored]:
+    """`scored` with a sentence for each answer that the last prompt does not repeat."""
+    *rows, last = zip(*columns, strict=True)
+    is_branch = [bool(scored(*zip(row, last, strict=True))[0].sentence.branches) for row in rows]
+    trunk = [row for row, branches in zip(rows, is_branch, strict=True) if not branches]
+    others = [row for row, branches in zip(rows, is_branch, strict=True) if branches]
+    return [one for part in ([*trunk, last], *([row] for row in others)) for one in scored(*zip(*part, strict=True))]
+
+
+def learned(model: torch.nn.Module, sentences: list[Scored], rows: int, temperature: float, bf16: bool) -> dict:
+    """Seconds of a forward and a backward pass over the sentences in so many rows, and what they hold."""
+    processor, start = processor_of(model.config), time.process_time()
+    for row in dealt(sentences, rows, ""):
+        batch = collated(row, processor, temperature, (0.2, 0.28))
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            loss = model(**{key: value for key, value in batch.items() if key not in NOT_FOR_MODELS}).loss
+        loss.backward()
+    counted = {"tokens": "input_ids", "screens": "screens", "branches": "branches"}
+    return {"seconds": time.process_time() - start} | {
+        name: sum(len(getattr(one.sentence, part)) for one in sentences) for name, part in counted.items()
+    }
+
+
+def updates(options: argparse.Namespace) -> dict[str, dict]:
+    """The figures of `--update`."""
+    recipe = read_recipe(RECIPE, {"model.base": options.checkpoint})
+    assert recipe.reinforcement is not None
+    temperature = recipe.reinforcement.temperature
+    agent = VlmSettings(run=options.checkpoint, bf16=options.bf16).load()
+    agent = replace(agent, sentences=replace(agent.sentences, screens=CachedScreens(agent.sentences.screens)))
+    pairs = [(task.name, sample) for task in simulated_tasks(options.tasks, 0, "train") for sample in range(8)]
+    start, played, columns = time.process_time(), list[rollouts.Rollout](), []
+    for at in range(0, len(pairs), WAVE):
+        played += rollouts.play(agent, pairs[at : at + WAVE], temperature, "")
+    found = {"rollouts": {"seconds": time.process_time() - start, "answers": sum(len(one.answers) for one in played)}}
+    for one in played:
+        prompts = [prompt.sentence for prompt, _ in rollouts.replayed(one, agent)]
+        columns.append((prompts, one.answers, [0] * len(prompts), [0.5] * len(prompts)))
+    model = choose_trained_weights(agent.model, recipe.model.train, recipe.model.lora).train()
+    ways: dict[str, Scoring] = {"branches": scored, "apart": apart}
+    for name in [*ways] * options.rounds:
+        sentences = [one for rollout in columns for one in ways[name](*rollout)]
+        figures = learned(model, sentences, len(pairs) // ROLLOUTS_A_ROW, temperature, options.bf16)
+        found[name] = min(figures, found.get(name, figures), key=lambda one: one["seconds"])
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkpoint", required=True, metavar="RUN")
     parser.add_argument("--tasks", type=int, default=50, metavar="N")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="the fastest counts (default 3)")
     parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--update", action="store_true", help="measure rollouts and their update instead")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    if options.update:
+        print(json.dumps(updates(options)))
+        return
     agent = VlmSettings(run=options.checkpoint, bf16=options.bf16).load()
     tasks, speeds, answers = simulated_tasks(options.tasks, 0), {}, {}
     for task in tasks:
