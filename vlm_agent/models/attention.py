@@ -77,10 +77,14 @@ class Bounds:
         return max(end - begin for begin, end in pairwise(self.host))
 
     @cached_property
-    def parts(self) -> tuple[tuple[int, int, int, torch.Tensor | None], ...]:
-        """The calls of SDPA: (begin of the segment, first token, last + 1, mask). A segment is causal; its branches are
-        another part, with a mask bool (1, 1, tokens, L) over the segment, which alone would take 1.6 times as long."""
-        branches = [] if self.branches is None else self.branches.tolist()
+    def parts(self) -> Sequence[tuple[int, int, int, torch.Tensor | None]]:
+        """The calls of SDPA: (begin of the segment, first token, last + 1, mask)."""
+        segments = [(begin, begin, end, None) for begin, end in pairwise(self.host)]
+        return segments if self.branches is None else self._with_branches(self.branches.tolist())
+
+    def _with_branches(self, branches: list[list[int]]) -> list[tuple[int, int, int, torch.Tensor | None]]:
+        """A segment is causal; its branches are another part, with a mask bool (1, 1, tokens, L) over the segment. One
+        part with a mask would take 1.6 times as long."""
         parts: list[tuple[int, int, int, torch.Tensor | None]] = []
         for number, (begin, end) in enumerate(pairwise(self.host)):
             own = [(at, prefix) for sentence, at, prefix in branches if sentence == number]
@@ -92,7 +96,7 @@ class Bounds:
                     mask[begin + at - trunk :, :prefix] = True
                     mask[begin + at - trunk :, prefix:at] = False
                 parts.append((begin, trunk, end, to_device(mask[None, None], self.device.device)))
-        return tuple(parts)
+        return parts
 
     @cached_property
     def masks(self) -> tuple[torch.Tensor | None, ...]:
@@ -164,15 +168,12 @@ def packed_options(
     for the device. `others`: of the fields of `Bounds`.
     """
     implementation = language_model.config._attn_implementation
-    is_single = cu_seqlens is not None and len(cu_seqlens) <= 2 and others.get("branches") is None
-    if cu_seqlens is None or (is_single and implementation != WITHIN_SEGMENTS):
+    if cu_seqlens is None or (len(cu_seqlens) <= 2 and implementation != WITHIN_SEGMENTS):
         return {}
     if implementation != WITHIN_SEGMENTS:
-        raise ValueError(
-            f"attention {implementation!r} would let packed sentences see each other; use {WITHIN_SEGMENTS!r}"
-        )
-    mask = torch.empty(1, 1, 1, 1, device=device)
-    return {"segment_bounds": Bounds.on(device, cu_seqlens, **others), "attention_mask": mask}
+        raise ValueError(f"with attention {implementation!r} sentences would see each other; use {WITHIN_SEGMENTS!r}")
+    bounds = Bounds.on(device, cu_seqlens, **others)
+    return {"segment_bounds": bounds, "attention_mask": torch.empty(1, 1, 1, 1, device=device)}
 
 
 def within_segments(

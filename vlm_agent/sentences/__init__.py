@@ -115,8 +115,7 @@ class Sentence:
         return prefix
 
     def suffix(self, begin: int) -> "Sentence":
-        """The tokens from `begin` on with their screens, of a sentence without branches. `begin` must not be inside a
-        screen."""
+        """The tokens from `begin` on with their screens, without branches. `begin` must not be inside a screen."""
         before, suffix = self.prefix(begin), replace(self)
         for name in _OF_TOKENS:
             setattr(suffix, name, getattr(self, name)[begin:])

@@ -35,8 +35,7 @@ def fill_rows(lengths: Sequence[int], budget: int) -> list[list[int]]:
 def pack(sentences: Sequence[Sentence]) -> dict[str, Any]:
     """One row of L tokens.
 
-    `input_ids`, `labels`, `kinds`, `position_ids`: int64 (1, L); positions restart at 0 in every sentence, and in a
-    branch at its prefix.
+    `input_ids`, `labels`, `kinds`, `position_ids`: int64 (1, L); positions restart at 0 in every sentence.
     `screen_places`, `target_places`: int64 (n,), the positions of visual tokens, and of outputs that predict a label.
     Found later, they would make a step wait for the GPU. `about`: the source of each sentence.
     `roles` int64 (1, L) and `loss_weights` float32 (1, L) only where they differ from the default.
@@ -44,7 +43,7 @@ def pack(sentences: Sequence[Sentence]) -> dict[str, Any]:
     Plain numbers, which stay on the CPU when the tensors move to a GPU, so that reading them never waits for it:
     `lengths`, the tokens of each sentence, and `cu_seqlens`, NumPy int32 (sentences + 1,), their cumulative sum from 0;
     `supervised`, the number of labels; `screen_sizes`, the (height, width) of each screen as the model takes it;
-    `branches`, only where there are any, NumPy int64 (branches, 3): sentence, begin in it, prefix.
+    `branches`, only where there are any, NumPy int64 (branches, 3): sentence, begin in it, prefix (the first position).
 
     The first token of each sentence must have no label: the last token of the previous sentence would predict it.
     """
@@ -55,7 +54,7 @@ def pack(sentences: Sequence[Sentence]) -> dict[str, Any]:
         "input_ids": ids,
         "labels": labels,
         "kinds": _row([sentence.kinds for sentence in sentences]),
-        "position_ids": _row([sentence.positions() for sentence in sentences]),
+        "position_ids": _row([one.positions() if one.branches else range(len(one)) for one in sentences]),
         "cu_seqlens": np.cumsum([0, *lengths], dtype=np.int32),
         "screen_places": places(ids == SCREEN_TOKEN),
         "target_places": target_places(labels),

@@ -310,9 +310,8 @@ class LlamaViT(PreTrainedModel):
         With labels, logits exist only at supervised positions, flattened in reading order; without, at all positions.
         `loss_weights` float (B, L) weighs the loss of each token, all 1 by default. `num_items_in_batch`: the sum of
         the weights of all batches whose gradients are summed; the losses of these batches add up to the weighted mean.
-        `cu_seqlens`: the bounds of the sentences that the one row holds end to end, `screen_places`, `target_places`,
-        `branches`: see `sentences/packing.py`; `element_places`: see `name_elements`. Without places, a GPU must be
-        waited for.
+        `cu_seqlens`: the bounds of the sentences that the row holds end to end; it, `branches`, `screen_places` and
+        `target_places`: see `sentences/packing.py`; `element_places`: see `name_elements`. Without places, a GPU waits.
         """
         embeddings, seen = self.embed(input_ids, screens, screen_places)
         packed = packed_options(self.language_model, cu_seqlens, embeddings.device, branches=branches)
