@@ -15,7 +15,6 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,9 +39,6 @@ PHONES = (1, 25)
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/phone_vlm_tiny_grpo.yaml"
 ROLLOUTS_A_ROW = 5
 """160 rollouts in 30 rows, as in the recipe."""
-
-Scoring = Callable[..., list[Scored]]
-"""From prompts, answers, kinds and advantages of a rollout to sentences."""
 
 
 def answers_in(attempts: list[Attempt]) -> list[list[str]]:
@@ -101,9 +97,8 @@ def updates(options: argparse.Namespace) -> dict[str, dict]:
         prompts = [prompt.sentence for prompt, _ in rollouts.replayed(one, agent)]
         columns.append((prompts, one.answers, [0] * len(prompts), [0.5] * len(prompts)))
     model = choose_trained_weights(agent.model, recipe.model.train, recipe.model.lora).train()
-    ways: dict[str, Scoring] = {"branches": scored, "apart": apart}
-    for name in [*ways] * options.rounds:
-        sentences = [one for rollout in columns for one in ways[name](*rollout)]
+    for name, sentences_of in [("branches", scored), ("apart", apart)] * options.rounds:
+        sentences = [one for rollout in columns for one in sentences_of(*rollout)]
         figures = learned(model, sentences, len(pairs) // ROLLOUTS_A_ROW, temperature, options.bf16)
         found[name] = min(figures, found.get(name, figures), key=lambda one: one["seconds"])
     return found

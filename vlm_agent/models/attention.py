@@ -171,7 +171,7 @@ def packed_options(
     if cu_seqlens is None or (len(cu_seqlens) <= 2 and implementation != WITHIN_SEGMENTS):
         return {}
     if implementation != WITHIN_SEGMENTS:
-        raise ValueError(f"with attention {implementation!r} sentences would see each other; use {WITHIN_SEGMENTS!r}")
+        raise ValueError(f"attention {implementation!r} mixes packed sentences; use {WITHIN_SEGMENTS!r}")
     bounds = Bounds.on(device, cu_seqlens, **others)
     return {"segment_bounds": bounds, "attention_mask": torch.empty(1, 1, 1, 1, device=device)}
 

@@ -143,7 +143,7 @@ def test_the_loss_of_each_action_is_the_same_in_the_whole_and_when_the_sentence_
 def test_attention_that_would_mix_sentences_is_refused(name):
     family = families.family(name)
     language_model(family).set_attn_implementation("sdpa")
-    with pytest.raises(ValueError, match="'sdpa' sentences would see each other"):
+    with pytest.raises(ValueError, match="'sdpa' mixes packed sentences"):
         family.model(**family.row(*built(family)))
     assert packed_options(language_model(family), np.array([0, 9]), torch.device("cpu")) == {}
 
