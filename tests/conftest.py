@@ -41,6 +41,19 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Commands that a test runs in this process set thresholds for a process of their own. Here every collection of the
+    young walks what other tests left: with Python's thresholds, a tenth of the time of all tests."""
+    gc.set_threshold(10_000, 50, 100)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    """pytest collects garbage five times at its end, to find errors of destructors."""
+    gc.freeze()
+
+
 LONGEST_FIRST = (
     "test_installs.py",
     "test_pipeline.py",
@@ -48,6 +61,8 @@ LONGEST_FIRST = (
     "test_demo.py",
     "test_gpu_benchmarks.py",
     "test_packaging.py",
+    "test_references_in_runs.py",
+    "test_train.py",
     "test_features_array.py",
     "test_overfit.py",
     "test_deepspeed.py",
@@ -55,7 +70,7 @@ LONGEST_FIRST = (
 """Files that take half a minute to several minutes; begun last, they would leave all cores but one idle at the end."""
 
 
-ONE_AFTER_THE_OTHER = ("test_chaos.py", "test_comparison_kills.py", "test_doctor.py", "test_touched.py")
+ONE_AFTER_THE_OTHER = ("test_chaos.py", "test_doctor.py", "test_touched.py")
 """Files whose tests wait for processes by the clock; they and tests of the one Slurm cluster share a process."""
 
 

@@ -15,7 +15,17 @@ from importlib.metadata import Distribution, DistributionFinder, MetadataPathFin
 from pathlib import Path
 
 import pytest
-from helpers.programs.environments import CORE, EXTRAS, ROOT, applies, build_wheel, environment_of, link_libraries, run
+from helpers.programs.environments import (
+    CORE,
+    EXTRAS,
+    ROOT,
+    applies,
+    build_wheel,
+    environment_of,
+    link_libraries,
+    run,
+    run_each,
+)
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -69,24 +79,30 @@ def wheel(tmp_path_factory):
 
 def test_without_extras_everything_from_data_to_a_tapped_phone_runs(wheel, tmp_path):
     libraries = link_libraries(map(str, CORE), tmp_path / "libraries")
-    command = environment_of(wheel, tmp_path / "environment", [libraries]) / "vlm-agent"
+    environment = environment_of(wheel, tmp_path / "environment", [libraries])
+    command, python = environment / "vlm-agent", environment / "python"
     check_demo(run(command, tmp_path, "demo", "--quick", "--output", "demo"), tmp_path / "demo")
     run(command, tmp_path, *ADAPTED, "run", "--training.save_steps", "1")
     versions = json.loads((tmp_path / "run/run.json").read_text())["versions"]
     assert "torch" in versions and "deepspeed" not in versions
     (tmp_path / "run/run.json").unlink()  # as if it had been killed before its end
-    run(command, tmp_path, *ADAPTED, "run", "--training.save_steps", "1")
-    assert (tmp_path / "run/run.json").exists()
-    run(command, tmp_path, "merge", "run", "--output", "merged")
     options = ("--shards", "demo/shards", "--split", "test", "--limit", "1", "--controls", "none", "--output", "scores")
-    run(command, tmp_path, "evaluate", "--checkpoint", "merged", *options)
-    run(command, tmp_path, "inspect", "demo/shards")
+    run_each(
+        python,
+        tmp_path,
+        (*ADAPTED, "run", "--training.save_steps", "1"),
+        ("merge", "run", "--output", "merged"),
+        ("evaluate", "--checkpoint", "merged", *options),
+        ("inspect", "demo/shards"),
+    )
+    assert (tmp_path / "run/run.json").exists()
     act = ("act", "--agent", "phone_vlm_tiny", "--device", "simulated:general/test/7", "--steps", "1")
     assert "not reached" in run(command, tmp_path, *act, "--trace", "trace", status=1)
     write_gguf_header(tmp_path / "weights/llama.gguf")
-    for words, extra in ASKING:
-        line = run(command, tmp_path, *words, status=1).partition("pip install ")[2]
-        assert line and all(asked.name in line for asked in EXTRAS[extra]), words
+    printed = run_each(python, tmp_path, *(words for words, _ in ASKING), status=1)
+    lines = [line for line in printed.splitlines() if "pip install " in line]
+    for line, (words, extra) in zip(lines, ASKING, strict=True):
+        assert all(asked.name in line.partition("pip install ")[2] for asked in EXTRAS[extra]), words
 
 
 def check_demo(printed: str, output: Path) -> None:
@@ -143,12 +159,15 @@ def works(wheel: Path, folder: Path, libraries: Sequence[Path]) -> None:
     links = link_libraries(map(str, [*CORE, *OPTIONAL, *TOOLS]), folder / "libraries")
     environment = environment_of(wheel, folder / "environment", [*libraries, links])
     python = environment / "python"
-    command = environment / "vlm-agent"
-    run(command, folder, "simulate", "--episodes", "12", "--output", "aitw", "--workers", "1")
-    run(command, folder, "convert", "--input", "aitw", "--output", "demo/shards", "--splits", "aitw/splits.json")
-    run(command, folder, *ADAPTED, "run", "--training.save_steps", "null")
     options = ("--shards", "demo/shards", "--split", "train", "--limit", "1", "--controls", "none")
-    run(command, folder, "evaluate", "--checkpoint", "run", *options, "--output", "scores")
+    run_each(
+        python,
+        folder,
+        ("simulate", "--episodes", "12", "--output", "aitw", "--workers", "1"),
+        ("convert", "--input", "aitw", "--output", "demo/shards", "--splits", "aitw/splits.json"),
+        (*ADAPTED, "run", "--training.save_steps", "null"),
+        ("evaluate", "--checkpoint", "run", *options, "--output", "scores"),
+    )
     # As some releases warn users of what only this package can change.
     run(python, folder, "-W", "error", "-c", "import google_crc32c, vlm_agent.recipe")
     parts = [f"tests/{part}" for part in PARTS]

@@ -26,21 +26,33 @@ Prints the result as JSON, and writes it to --output: hardware, versions, commit
 
 import argparse
 import json
+import sys
+from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 
 import torch
 
-from benchmarks.gpu import evaluation, kernels, lease, memory, runs, traffic, train_step
 from benchmarks.gpu.record import record
+
+MODULES = {
+    "kernels": "kernels",
+    "train": "train_step",
+    "evaluate": "evaluation",
+    "traffic": "traffic",
+    "memory": "memory",
+    "runs": "runs",
+    "lease": "lease",
+}
 
 
 def main() -> None:
-    parser = make_parser()
-    options = parser.parse_args()
+    # One module alone: a lease starts five processes of `runs`, which needs no model.
+    options = make_parser([name for name in MODULES if name in sys.argv[1:2]] or MODULES).parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("torch finds no CUDA GPU; try the benchmark at a small size with --device cpu")
     if options.benchmark == "lease":
-        raise SystemExit(lease.main(options, parser.parse_args))
+        raise SystemExit(options.main(options, make_parser().parse_args))
     result = json.dumps(record(options, options.measure(options)), indent=1)
     print(result)
     if options.output is not None:
@@ -48,28 +60,18 @@ def main() -> None:
         options.output.write_text(result + "\n", encoding="utf-8")
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser(names: Iterable[str] = MODULES) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     benchmarks = parser.add_subparsers(required=True)
-    modules = {
-        "kernels": kernels,
-        "train": train_step,
-        "evaluate": evaluation,
-        "traffic": traffic,
-        "memory": memory,
-        "runs": runs,
-    }
-    for name, module in modules.items():
-        one = benchmarks.add_parser(name, description=module.__doc__)
-        one.set_defaults(benchmark=name, measure=module.measure)
+    for name in names:
+        module = import_module(f"benchmarks.gpu.{MODULES[name]}")
+        one = benchmarks.add_parser(
+            name, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        run = {"main": module.main} if name == "lease" else {"measure": module.measure}
+        one.set_defaults(benchmark=name, **run)
         add_arguments(one)
         module.add_arguments(one)
-    whole = benchmarks.add_parser(
-        "lease", description=lease.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    whole.set_defaults(benchmark="lease")
-    add_arguments(whole)
-    lease.add_arguments(whole)
     return parser
 
 

@@ -82,7 +82,7 @@ def test_the_dry_run_estimates_the_memory_of_a_step_within_a_tenth(memory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("checkpointed", ["0", "3", "7"])
+@pytest.mark.parametrize("checkpointed", ["0", "3"])
 def test_the_dry_run_estimates_the_memory_of_a_step_with_some_layers_checkpointed_within_a_tenth(checkpointed):
     assert memory_of(checkpointed)["peak_over_estimate"] == pytest.approx(1, abs=0.1)
 
@@ -130,6 +130,7 @@ def leased(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(lease, "SCRIPT", (str(tmp_path / "run.py"),))
     monkeypatch.setattr(lease, "variants", lambda on_cpu: variants)
     monkeypatch.setattr(lease.kernels, "measure", figures)
+    monkeypatch.setattr(lease, "release_memory", lambda: None)  # seconds in a process of many tests
 
     def run_lease(commit: str) -> tuple[int, str]:
         options = argparse.Namespace(output=tmp_path / "lease", commit=commit, device="cpu", only=None, minutes=1)

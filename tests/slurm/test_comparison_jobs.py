@@ -1,7 +1,9 @@
-"""A comparison as a job per stage, on two nodes."""
+"""A comparison as a job per stage, on two nodes; and in one process, killed in its stages."""
 
+import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +20,8 @@ from vlm_agent.errors import Stopped
 SECONDS = 120
 SECONDS_WITH_TRAINING = 2400
 """For a machine that does other work, too."""
+
+KILLED_IN = ("simulate", "convert", "train", "evaluate", "evaluate --online")
 
 STRUCK = "offline-asks-0"
 """The stage that loses its node, with the model that is served beside it."""
@@ -146,14 +150,29 @@ def _queue(workplace: Workplace, jobs: dict[str, str]) -> str:
     return "\n".join([workplace.run("squeue", "--long"), *(workplace.log(name, job) for name, job in jobs.items())])
 
 
-def _alone(comparison: Path, output: Path) -> subprocess.CompletedProcess:
+def _started(comparison: Path, output: Path) -> subprocess.Popen:
     command = [sys.executable, "-m", "vlm_agent.cli", "compare", str(comparison), "--output", str(output)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    environment = os.environ | {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
+
+
+def _kill_in(stage: str, process: subprocess.Popen) -> None:
+    """Kills the whole session soon after the stage has begun."""
+    for line in process.stdout:
+        if f"$ vlm-agent {stage}" in line:
+            break
+    try:
+        process.wait(4.0)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 @pytest.mark.slow
-def test_a_comparison_with_a_stop_a_dead_node_and_a_broken_agent_has_the_table_of_one_process(workplace, tmp_path):
+def test_jobs_with_a_stop_and_a_dead_node_have_the_table_of_one_process_killed_in_every_stage(workplace, tmp_path):
+    """Neither is undisturbed: what a resumed stage changed would have to be the same in both. Weights, scores and
+    answers of resumed stages are compared with those of undisturbed ones in the tests of each command."""
     agents = comparisons.trained(tmp_path)
     one = agents["one"] | {"overrides": {"training.steps": 40}}
     broken = agents["one"] | {"name": "Broken", "overrides": {"data.max_tokens": 3}}
@@ -191,10 +210,22 @@ def test_a_comparison_with_a_stop_a_dead_node_and_a_broken_agent_has_the_table_o
     left = _submissions(workplace, *words)
     assert list(left) == ["train-broken-0", "offline-broken-0", "online-broken-0", "report"]
 
-    alone = _alone(comparison, tmp_path / "alone")
-    assert "broken, seed 0: train-broken-0 failed with status 1" in alone.stderr
-    assert table(workplace.folder / "out") == table(tmp_path / "alone")
-    assert len(table(tmp_path / "alone")["rows"]) == 2
-    assert answers(workplace.folder / "out") == answers(tmp_path / "alone")
+    killed = tmp_path / "killed"
+    for stage in KILLED_IN:
+        _kill_in(stage, _started(comparison, killed))
+    process = _started(comparison, killed)
+    text, _ = process.communicate(timeout=900)
+    assert process.returncode == 1, text
+    assert "broken, seed 0: train-broken-0 failed with status 1" in text
+    content = json.loads((killed / "comparison.json").read_text())
+    assert any(stage["killed"] for stage in content["stages"].values())
+    compared = {key: bool(about["rows"]) for key, about in content["agents"].items()}
+    assert compared == {"one": True, "asks": True, "broken": False}
+
+    assert table(workplace.folder / "out") == table(killed)
+    assert answers(workplace.folder / "out") == answers(killed)
     for run in ("one_0", "served_0"):
-        assert weights(workplace.folder / "out/runs" / run) == weights(tmp_path / "alone/runs" / run)
+        assert weights(workplace.folder / "out/runs" / run) == weights(killed / "runs" / run)
+    page = (killed / "comparison.html").read_text()
+    assert "<script>" not in page
+    assert "&lt;b&gt;One&lt;/b&gt;" in page

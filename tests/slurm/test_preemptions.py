@@ -6,7 +6,7 @@ from helpers.slurm.whole_runs import SECONDS, difference, ledger, lose_node, wai
 
 from vlm_agent.training.run_folder.status import read_status
 
-NOTICES = 4
+NOTICES = 2
 STEPS = 3 * (NOTICES + 1)
 """Training stops after the step in progress, which may be the second or third since the start."""
 
@@ -17,7 +17,7 @@ def _submit(workplace, run):
 
 
 @pytest.mark.slow
-def test_a_training_preempted_five_times_ends_with_the_weights_of_an_uninterrupted_one(workplace):
+def test_a_training_preempted_three_times_ends_with_the_weights_of_an_uninterrupted_one(workplace):
     tiny.write_shards(workplace.folder / "shards", [tiny.episode(number) for number in range(8)])
     undisturbed, run = workplace.folder / "undisturbed", workplace.folder / "preempted"
     job = _submit(workplace, "undisturbed")

@@ -29,7 +29,7 @@ def learn(folder: Path) -> Path:
     recipe = yaml.safe_load((ROOT / "recipes/comparison/text_chats_tiny.yaml").read_text())
     recipe |= {"output": str(folder / "run"), "data": recipe["data"] | {"chats": str(folder / "chats")}}
     recipe["model"]["language_model"]["config"] |= {"num_hidden_layers": 2}
-    recipe["training"] |= {"steps": 200, "batch_size": 2, "save_steps": None, "bf16": False}
+    recipe["training"] |= {"steps": 150, "batch_size": 2, "save_steps": None, "bf16": False}
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     assert main(["train", "--config", str(folder / "recipe.yaml")]) == OK
     return folder / "run"

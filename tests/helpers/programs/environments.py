@@ -1,5 +1,6 @@
 """Environments of their own for tests of installations: the wheel, and the libraries that are part of them."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -60,6 +61,19 @@ def run(command: Path | str, folder: Path, *words: str | Path, status: int = 0) 
     printed = result.stdout + result.stderr
     assert result.returncode == status, printed
     return result.stdout if status == 0 else printed
+
+
+def run_each(python: Path, folder: Path, *commands: Sequence[str], status: int = 0) -> str:
+    """Runs commands of `vlm-agent` in one process, which imports PyTorch once. Each ends with the status. Returns what
+    they printed, errors included."""
+    code = f"""
+import json, sys
+from vlm_agent.cli import main
+sys.stderr = sys.stdout
+for words in json.loads(sys.argv[1]):
+    assert main(words) == {status}, words
+"""
+    return run(python, folder, "-u", "-c", code, json.dumps(commands))
 
 
 def _closure(requirements: Iterable[str]) -> dict[str, Distribution]:

@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from shipped_weights.icons.fonts import HELD_OUT, SETS, icons_of
 from shipped_weights.icons.tiny import TinyTraining
 from vlm_agent.errors import CheckpointError, RecipeError
+from vlm_agent.files.weight_files import digest_of
 from vlm_agent.recipe.yaml_file import read_mapping
 from vlm_agent.screens.icons import MEANINGS, read_icons
 from vlm_agent.screens.icons import tiny as tiny_reader
@@ -114,7 +115,7 @@ def test_crops_in_which_nothing_is_drawn_have_no_guess(reader, shape):
 def test_weights_that_do_not_fit_are_one_sentence(tmp_path, changed, notes, message):
     network, _ = read(SHIPPED)
     metadata = {"format": "phone_icons_tiny 1", "meanings": json.dumps(list(MEANINGS)), **notes}
-    tensors = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
-    save_file({**tensors, **changed}, tmp_path / "weights.safetensors", metadata)
+    tensors = {name: tensor.contiguous() for name, tensor in network.state_dict().items()} | changed
+    save_file(tensors, tmp_path / "weights.safetensors", metadata | {"sha256": digest_of(tensors, metadata)})
     with pytest.raises(CheckpointError, match=message):
         read_icons(f"phone_icons_tiny:{tmp_path / 'weights.safetensors'}")

@@ -83,9 +83,9 @@ def read(path: Path) -> tuple[Network, list[str]]:
         raise CheckpointError(f"{path} has no meanings in its metadata: {error}") from None
     if unknown := [name for name in meanings if name not in MEANINGS]:
         raise CheckpointError(f"{path} has meanings that this version lacks: {', '.join(unknown)}")
+    check_digest(path, tensors, notes, recorded, SHA256)
     network = Network(len(meanings))
     load_tensors(path, tensors, network)
-    check_digest(path, tensors, notes, recorded, SHA256)
     return network.eval(), meanings
 
 

@@ -232,10 +232,10 @@ class PhoneWidgetsTiny:
             raise CheckpointError(f"{path} has no weights of {_KEY}: {error} in its metadata") from None
         if tuple(kinds) != WIDGET_KINDS:
             raise CheckpointError(f"{path} detects other kinds of widgets ({', '.join(kinds)}); train it again")
+        check_digest(path, tensors, described, recorded, SHA256)
         network = Network(len(WIDGET_KINDS))
         counters = {name: one for name, one in network.state_dict().items() if name.endswith(_COUNTER)}
         load_tensors(path, {**counters, **tensors}, network)
-        check_digest(path, tensors, described, recorded, SHA256)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return cls(network.eval(), side, tuple(state))
 
