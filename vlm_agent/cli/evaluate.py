@@ -100,7 +100,7 @@ def _add_online(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--task-set",
         metavar="NAME",
-        help="simulated (default), browser, or a YAML file, such as one with `task_set: simulated, size: [896, 416]`",
+        help="simulated (default), browser, or a YAML file, such as one with `task_set: simulated, templates: [call]`",
     )
     parser.add_argument("--tasks", type=count, metavar="N", help="number of tasks (default 100)")
     parser.add_argument("--seed", type=_count_or_0, metavar="S", help="the tasks of `simulate --seed S` (default 0)")

@@ -8,7 +8,6 @@ Every file has a checksum and is written at once. A killed run plays only the wa
 tasks, and what is sampled, depend on the recipe's seed, the numbers of round, task, sample and step, and the weights.
 """
 
-import difflib
 import logging
 import random
 import shutil
@@ -25,7 +24,7 @@ from vlm_agent.recipe.reinforcement import ReinforcementRecipe
 from vlm_agent.reinforcement.rollouts import Rollout
 from vlm_agent.simulator import TEMPLATES, sample_task
 from vlm_agent.simulator.demonstrations import phone_seed, subset_of
-from vlm_agent.simulator.tasks import Template
+from vlm_agent.simulator.tasks import Template, check_templates
 from vlm_agent.training.loop import ranks
 
 _LOG = logging.getLogger(__name__)
@@ -40,13 +39,9 @@ REMEDY = "remove it, and the round is played again"
 
 
 def practised_templates(recipe: ReinforcementRecipe) -> list[Template]:
-    """The templates of tasks without those that are held out. Raises RecipeError for an unknown one, and where none is
-    left."""
-    names = [template.name for template in TEMPLATES]
-    for name in recipe.held_out_templates:
-        if name not in names:
-            near = difflib.get_close_matches(name, names, n=1, cutoff=0)[0]
-            raise RecipeError(f"reinforcement.held_out_templates: {name!r} is unknown; did you mean {near}?")
+    """The templates of tasks without those that are held out. Raises DeviceError for an unknown one, and RecipeError
+    where none is left."""
+    check_templates(recipe.held_out_templates, "reinforcement.held_out_templates")
     left = [template for template in TEMPLATES if template.name not in recipe.held_out_templates]
     if not left:
         raise RecipeError("reinforcement.held_out_templates names all templates; nothing is left to practise")

@@ -1,10 +1,11 @@
 """Demonstrations on the simulated phone: one episode, or a whole data set in AITW's format."""
 
 import hashlib
+import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -58,12 +59,18 @@ def simulate_episode(
 
 
 def simulated_tasks(
-    count: int, seed: int, split: str = "test", size: tuple[int, int] = SIZE, scale: int = 1
+    count: int,
+    seed: int,
+    split: str = "test",
+    size: tuple[int, int] = SIZE,
+    scale: int = 1,
+    templates: Collection[str] = (),
 ) -> list[SimulatedTask]:
     """The first `count` tasks of a seed, those that `simulate` records of the split, in its order; a larger count only
-    adds tasks."""
-    numbers = [phone_seed((seed << 32) + index, split) for index in range(count)]
-    return [SimulatedTask(subset_of(number), split, number, size, scale) for number in numbers]
+    adds tasks. `templates`: without tasks of others, if there are any."""
+    numbers = (phone_seed((seed << 32) + index, split) for index in itertools.count())
+    tasks = (SimulatedTask(subset_of(number), split, number, size, scale) for number in numbers)
+    return list(itertools.islice((task for task in tasks if not templates or task.template in templates), count))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from vlm_agent.devices.task_sets import TaskSet, check_split
 from vlm_agent.simulator.demonstrations import simulated_tasks
 from vlm_agent.simulator.opening import SimulatedTask
 from vlm_agent.simulator.phone import SIZE, check_scale
+from vlm_agent.simulator.tasks import check_templates
 
 
 def _scale(scale: int) -> int:
@@ -16,16 +17,23 @@ def _scale(scale: int) -> int:
     return scale
 
 
+def _known(templates: tuple[str, ...]) -> tuple[str, ...]:
+    check_templates(templates, "templates")
+    return templates
+
+
 class SimulatedTasks(TaskSet):
     """`size`: (height, width) of the phones' screens in pixels. `scale`: screenshots are rendered at this multiple of
-    the size, as by `simulate --scale`. Raises DeviceError for a scale that phones do not have."""
+    the size, as by `simulate --scale`. `templates`: only goals of these, such as `reinforcement.held_out_templates` of
+    a run; all if empty. Raises DeviceError for a scale that phones do not have, and for an unknown template."""
 
     has_expert: ClassVar[bool] = True
 
     task_set: str = "simulated"
     size: tuple[int, int] = SIZE
     scale: Annotated[int, AfterValidator(_scale)] = 1
+    templates: Annotated[tuple[str, ...], AfterValidator(_known)] = ()
 
     def tasks(self, count: int, seed: int, split: str) -> Sequence[SimulatedTask]:
         check_split(split)
-        return simulated_tasks(count, seed, split, self.size, self.scale)
+        return simulated_tasks(count, seed, split, self.size, self.scale, self.templates)

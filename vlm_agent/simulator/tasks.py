@@ -1,5 +1,6 @@
 """Tasks: goals from templates, assigned to splits so that no two splits share an instance."""
 
+import difflib
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -110,6 +111,15 @@ class Task:
         have screenshots. `thoughts`: whether they have notes."""
         expert = Expert(phone, random.Random(f"finger {self.seed}"), pixels, thoughts, self.goal)
         return expert.follow(self._goal.script)
+
+
+def check_templates(names: Iterable[str], key: str) -> None:
+    """Raises DeviceError that names the `key` of the settings for a name that no template has."""
+    known = [template.name for template in TEMPLATES]
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0)[0]
+            raise DeviceError(f"{key}: {name!r} is unknown; did you mean {near}?")
 
 
 def sample_task(subset: str, split: str, seed: int) -> Task:

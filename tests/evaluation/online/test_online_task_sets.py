@@ -97,3 +97,21 @@ def test_goals_of_the_browser_are_judged_by_its_state(tmp_path):
     assert (outcome["reached"], outcome["success"], outcome["false_complete"]) == (False, False, True)
     assert content["tasks"][0]["template"] in {"add_to_cart", "add_cheapest", "order", "flip", "choose", "rename"}
     assert content["about"]["task_set"] == "browser"
+
+
+def test_tasks_of_chosen_templates_are_those_of_the_whole_set_in_its_order(tmp_path):
+    path = tmp_path / "held_out.yaml"
+    path.write_text("task_set: simulated\ntemplates: [call, message]\n")
+    chosen = read_task_set(str(path))
+    tasks = chosen.tasks(5, 0, "test")
+    whole = read_task_set().tasks(400, 0, "test")
+    assert tasks == [task for task in whole if task.template in ("call", "message")][:5]
+    assert chosen.tasks(3, 0, "test") == tasks[:3]
+    content = evaluate(tmp_path / "out", OPEN_CLOCK, chosen, tasks=3)
+    assert [task["task"] for task in content["tasks"]] == [task.name for task in tasks[:3]]
+    assert content["about"]["templates"] == ["call", "message"]
+
+
+def test_an_unknown_template_names_the_nearest():
+    with pytest.raises(DeviceError, match=r"templates: 'mesage' is unknown; did you mean message\?"):
+        read_task_set("simulated", {"templates": ["mesage"]})
