@@ -13,7 +13,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from vlm_agent.cli.status import _run_lines
-from vlm_agent.errors import RecipeError, TrainingError
+from vlm_agent.errors import RecipeError, TrainingError, UserError
 from vlm_agent.files import read_checked
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.yaml_file import validated
@@ -167,7 +167,7 @@ ALL = [template.name for template in TEMPLATES]
     ],
 )
 def test_a_recipe_that_cannot_learn_is_refused_in_one_line(tmp_path, played, message):
-    with pytest.raises(RecipeError) as refusal:
+    with pytest.raises(UserError) as refusal:
         data_of(recipe(tmp_path, **played)).stream()
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)

@@ -108,12 +108,7 @@ class RunSettings(AgentSettings):
         """A sha256 of the model's files, and the settings of decoding. Raises FileNotFoundError without a model,
         CheckpointError where a file differs from what the run recorded."""
         self._trained.check()
-        return {
-            "checkpoint": self._trained.digest,
-            "bf16": self.bf16,
-            "constrained": self.constrained,
-            "merged": self.merged,
-        }
+        return {"checkpoint": self._trained.digest} | self.model_dump(include={"bf16", "constrained", "merged"})
 
     def device(self) -> str:
         from vlm_agent.models.weights.precision import describe_device, model_device

@@ -67,9 +67,7 @@ def add(commands: Commands) -> None:
     )
     add_agent_options(parser)
     add_places(parser)
-    parser.add_argument(
-        "--benchmark", type=shipped_file, metavar="FILE", help="the benchmark to score on: one of eval/*.yaml"
-    )
+    parser.add_argument("--benchmark", type=shipped_file, metavar="FILE", help="the benchmark: one of eval/*.yaml")
     parser.add_argument("--shards", type=Path, metavar="DIR", help="a converted folder")
     parser.add_argument("--split", metavar="NAME", help="the split to score on (default test)")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for the results")
@@ -82,12 +80,8 @@ def add(commands: Commands) -> None:
         help="run: processes that prepare screens (default: half of the cores, at most 8; 0 on two cores or "
         "fewer); --online: phones operated in parallel (default 1)",
     )
-    parser.add_argument(
-        "--controls",
-        nargs="+",
-        metavar="NAME",
-        help="only these controls: grey_screens, no_history, shuffled_results; or none (default: all)",
-    )
+    controls = "which of grey_screens, no_history, shuffled_results, or none (default: all)"
+    parser.add_argument("--controls", nargs="+", metavar="NAME", help=controls)
     add_elements_option(parser)
     _add_online(parser)
     parser.add_argument("--shard-index", type=int, metavar="I", help="predict only part I (from 0)")
@@ -98,21 +92,12 @@ def add(commands: Commands) -> None:
 def _add_online(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--online", action="store_true", help="score the agent on tasks on phones")
     parser.add_argument(
-        "--task-set",
-        metavar="NAME",
-        help="simulated (default), browser, or a YAML file, such as one with `task_set: simulated, templates: [call]`",
+        "--task-set", metavar="NAME", help="simulated (default), browser, or a YAML file with `task_set`"
     )
     parser.add_argument("--tasks", type=count, metavar="N", help="number of tasks (default 100)")
     parser.add_argument("--seed", type=_count_or_0, metavar="S", help="the tasks of `simulate --seed S` (default 0)")
-    parser.add_argument(
-        "--scale",
-        type=count,
-        metavar="N",
-        help="render the phones' screens at N times their size, as `simulate --scale` (default 1); 2 for OCR",
-    )
-    parser.add_argument(
-        "--long-screens", action="store_true", help="--online: show the agent each page as one tall picture"
-    )
+    parser.add_argument("--scale", type=count, metavar="N", help="render screens at N times their size; 2 for OCR")
+    parser.add_argument("--long-screens", action="store_true", help="--online: show each page as one tall picture")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -76,8 +76,8 @@ class TaskSet(Section):
     allow_purchases: bool = True
 
     def tasks(self, count: int, seed: int, split: str) -> Sequence[SetTask]:
-        """The first `count` tasks of a seed and split, or all if there are fewer; a larger count only adds tasks.
-        Raises DeviceError for a split that the set does not have."""
+        """The first `count` tasks of a seed and split, or all if there are fewer; a larger count only adds tasks. The
+        samples of one have its name before #. Raises DeviceError for a split that the set does not have."""
         raise NotImplementedError
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from vlm_agent.datasets.sources import SIMULATED_DEVICE
@@ -20,7 +20,8 @@ _ADDRESS = re.compile(r"([a-z_]+)/([a-z]+)/([0-9]{1,20})")
 @dataclass(frozen=True)
 class SimulatedTask:
     """A `SetTask`. `seed`: of its phone and goal. `size`: (height, width) of the screen in pixels. Screenshots are
-    rendered at `scale` times the size, with the same layout.
+    rendered at `scale` times the size, with the same layout. `sample`: its number, from 1, of a task that is played
+    several times, and else 0.
 
     `task` raises DeviceError for an unknown subset or split.
     """
@@ -30,17 +31,22 @@ class SimulatedTask:
     seed: int
     size: tuple[int, int] = SIZE
     scale: int = 1
+    sample: int = 0
 
     @classmethod
     def at(cls, address: str) -> "SimulatedTask | None":
-        """The task with this `name`, SUBSET/SPLIT/SEED; None for another form."""
+        """The task with this `address`, SUBSET/SPLIT/SEED; None for another form."""
         match = _ADDRESS.fullmatch(address)
         return None if match is None else cls(match[1], match[2], int(match[3]))
 
     @property
-    def name(self) -> str:
-        """The task's name for `vlm-agent phone --task` and `vlm-agent act --device simulated:`."""
+    def address(self) -> str:
+        """The task for `vlm-agent phone --task` and `vlm-agent act --device simulated:`."""
         return f"{self.subset}/{self.split}/{self.seed}"
+
+    @property
+    def name(self) -> str:
+        return f"{self.address}#{self.sample}" if self.sample else self.address
 
     @property
     def task(self) -> Task:
@@ -67,11 +73,11 @@ class SimulatedTask:
     @contextmanager
     def open(self) -> Iterator[OpenedDevice]:
         phone, task = self.fresh_phone()
-        yield _opened(phone, task, self.name)
+        yield _opened(phone, task, self.address)
 
     def solution(self) -> Solution:
         """Computed once for all runs: the expert looks at as many screens as an agent."""
-        return _solution_of(self)
+        return _solution_of(replace(self, sample=0))
 
     def demonstration(self) -> Episode:
         phone, task = self.fresh_phone()

@@ -1,5 +1,6 @@
 """The numbers of an online evaluation."""
 
+import itertools
 from io import StringIO
 
 import pytest
@@ -9,10 +10,12 @@ from vlm_agent.evaluation.online.scores import online_scores
 from vlm_agent.evaluation.report.terminal import online_tables
 from vlm_agent.evaluation.scoring.measures import wilson
 
+NUMBERS = itertools.count()
+
 
 def result(success, subset="general", steps=4, expert=2, **more):
     row = {"success": success, "reached": success, "subset": subset, "memory": False, "steps": steps, "unparsed": 0}
-    row |= {"beyond_context": 0, "false_complete": not success, "side_effects": []}
+    row |= {"task": str(next(NUMBERS)), "beyond_context": 0, "false_complete": not success, "side_effects": []}
     row |= {
         "expert_steps": expert,
         "reason": "complete",
@@ -77,3 +80,18 @@ def test_false_completes_and_side_effects_are_shares_of_all_tasks_with_intervals
     assert row["side_effects_interval"] == wilson(1, 4)
     assert row["false_completes_interval"] == wilson(2, 4)
     assert online_scores([])["overall"]["side_effects"] is None
+
+
+def test_pass_at_k_is_the_share_of_tasks_with_a_success_in_k_samples():
+    outcomes = {"a": (True, True, False, False), "b": (False, False, False, False)}
+    results = [
+        result(success, task=f"{task}#{number}")
+        for task, of_task in outcomes.items()
+        for number, success in enumerate(of_task, start=1)
+    ]
+    row = online_scores(results)["overall"]
+    assert row["pass_at"] == pytest.approx(
+        [25, 100 * (5 / 6) / 2, 50, 50]
+    )  # 5 of 6 pairs of a's samples have a success
+    assert (row["success"], row["interval"]) == (25, wilson(0.5, 2))
+    assert "pass_at" not in online_scores([result(True), result(False)])["overall"]

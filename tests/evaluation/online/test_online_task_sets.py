@@ -4,16 +4,20 @@ from io import StringIO
 
 import pytest
 import yaml
+from helpers import tiny
 from helpers.agents.prepared_agent import Prepared
 from helpers.phones.browser_phone import needs_browser
 from rich.console import Console
 
 from vlm_agent.agents.scripted import ScriptedAgent
+from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.cli import FAILED, main
+from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.devices.adb import link
 from vlm_agent.devices.errors import DeviceError, RefusedError
 from vlm_agent.devices.task_sets import read_task_set
 from vlm_agent.episodes import Action
+from vlm_agent.errors import UserError
 from vlm_agent.evaluation.online import AGENT, AT_ONCE, evaluate_online
 from vlm_agent.simulator import SimulatedPhone
 from vlm_agent.simulator.adb_daemon import Handset, PhoneServer
@@ -115,3 +119,32 @@ def test_tasks_of_chosen_templates_are_those_of_the_whole_set_in_its_order(tmp_p
 def test_an_unknown_template_names_the_nearest():
     with pytest.raises(DeviceError, match=r"templates: 'mesage' is unknown; did you mean message\?"):
         read_task_set("simulated", {"templates": ["mesage"]})
+
+
+SAMPLED = VlmSettings(run="phone_vlm_tiny", temperature=1.0)
+
+
+def test_samples_of_a_task_differ_and_do_not_depend_on_the_number_of_phones(tmp_path):
+    task_set = read_task_set("simulated", {"samples": 2})
+    console = Console(file=StringIO(), width=200)
+
+    def played(phones):
+        options = {"tasks": 1, "controls": False, "workers": phones, "task_set": task_set}
+        content = evaluate_online(SAMPLED, tmp_path / str(phones), console, **options)
+        traces = [read_trace(tmp_path / str(phones) / one["runs"][AGENT]["trace"]) for one in content["tasks"]]
+        return content, [[step.answer for step in trace.steps] for trace in traces]
+
+    (content, words), (_, together) = played(1), played(2)
+    assert words == together
+    assert words[0] != words[1]
+    (name,) = {one["task"].partition("#")[0] for one in content["tasks"]}
+    assert [one["task"] for one in content["tasks"]] == [f"{name}#1", f"{name}#2"]
+    row = content["runs"][AGENT]["overall"]
+    assert row["pass_at"][0] == row["success"] <= row["pass_at"][1]
+    assert content["runs"]["expert"]["overall"]["pass_at"] == [100, 100]
+    assert "pass@1, pass@2, …, %: " in console.file.getvalue()
+
+
+def test_recorded_steps_are_not_sampled():
+    with pytest.raises(UserError, match=r"agent\.temperature is for tasks on phones"):
+        SAMPLED.load().answer_episodes([tiny.episode()])

@@ -1,9 +1,10 @@
 """Settings of the agent of a trained vision-language model. Nothing here imports torch before `load`."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from vlm_agent.agents.agent import Agent
 from vlm_agent.agents.of_run import RunSettings
@@ -14,17 +15,23 @@ BATCH_TOKENS = 8192
 
 class VlmSettings(RunSettings):
     """`batch_tokens`: tokens per forward pass, padding included; rounding depends on it. None: as many as the GPU has
-    memory for (`agent.tokens_at_once`)."""
+    memory for (`agent.tokens_at_once`).
+
+    `temperature`: of sampling on phones, whose draws depend on the task, its sample and the step alone. 0 is greedy.
+    """
 
     SENTENCES: ClassVar[tuple[str, ...]] = IN_TURNS
 
     agent: str = "vlm"
     batch_tokens: PositiveInt | None = None
+    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
 
     def identity(self) -> dict[str, Any]:
-        return super().identity() | {"batch_tokens": self.batch_tokens}
+        sampled = {"temperature": self.temperature} if self.temperature else {}
+        return super().identity() | {"batch_tokens": self.batch_tokens} | sampled
 
     def build(self, folder: Path) -> Agent:
-        from vlm_agent.agents.vlm.agent import VlmAgent
+        from vlm_agent.agents.vlm.agent import Sampling, VlmAgent
 
-        return VlmAgent.from_run(folder, self.bf16, self.batch_tokens, self.constrained, self.is_merged)
+        agent = VlmAgent.from_run(folder, self.bf16, self.batch_tokens, self.constrained, self.is_merged)
+        return replace(agent, sampling=Sampling(self.temperature, "agent")) if self.temperature else agent

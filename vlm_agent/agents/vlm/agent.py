@@ -136,9 +136,9 @@ class VlmAgent(Agent):
         return VlmPreparation(replace(self.sentences, screens=CachedScreens(self.sentences.screens, prepare)))
 
     def answer_prepared(self, prepared: Sequence["PreparedEpisode"]) -> list[list[Answer]]:
-        if self.sentences.notes.first_names:
-            return self._answer_with_own_notes(prepared)
-        return self._answer_all(prepared)
+        if self.sampling is not None:
+            raise UserError("agent.temperature is for tasks on phones, not for recorded steps: remove it")
+        return self._answer_with_own_notes(prepared) if self.sentences.notes.first_names else self._answer_all(prepared)
 
     def _answer_all(self, prepared: Sequence["PreparedEpisode"]) -> list[list[Answer]]:
         decoded = iter(self._decoded([sentence for one in prepared for sentence in one.sentences]))

@@ -143,7 +143,7 @@ def evaluate_online(
     shown = {name: content["runs"][run] for run, name in names.items()}
     console.print(*online_tables(shown))
     own = content["runs"][AGENT]
-    facts = elements_fact(identity) | controls_fact(identity, runs) | _context_fact(own) | _unjudged_fact(own)
+    facts = elements_fact(identity) | controls_fact(identity, runs) | _context_fact(own) | _other_facts(own[OVERALL])
     for fact, text in facts.items():
         print_plain(console, f"{fact}: {text}")
     return content
@@ -245,9 +245,10 @@ def _context_fact(rows: Mapping[str, dict]) -> dict[str, str]:
     return context_fact(overall.get("beyond_context", 0), steps)
 
 
-def _unjudged_fact(rows: Mapping[str, dict]) -> dict[str, str]:
-    count = rows[OVERALL].get("unjudged", 0)
-    return {"tasks whose judge failed, which no score counts": str(count)} if count else {}
+def _other_facts(row: Mapping) -> dict[str, str]:
+    unjudged = {"tasks whose judge failed, which no score counts": f"{row.get('unjudged')}"}
+    passed = {"pass@1, pass@2, …, %": ", ".join(f"{share:.1f}" for share in row.get("pass_at", ()))}
+    return (unjudged if "unjudged" in row else {}) | (passed if "pass_at" in row else {})
 
 
 def _outcome(result: dict, run: str, index: int) -> dict:

@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import comb
+from statistics import fmean
 from typing import Any
 
 from vlm_agent.datasets.selection import published_subsets
@@ -21,6 +23,9 @@ def online_scores(results: Sequence[Mapping]) -> dict[str, dict]:
     - `steps` and `expert_steps`, means over tasks, and `steps_over_expert`, all steps in successful tasks divided by
       the expert's steps in them;
     - `unparsed`, the number of answers that were not actions, and `ends`, the number of runs by reason for their end;
+    - `pass_at`, omitted where tasks have one sample: for 1, 2, … samples, the percentage of tasks with a success in at
+      least one of as many, estimated without bias from all of them (Chen et al. 2021). Intervals then count tasks, as
+      if the samples of each were equal;
     - `unjudged`, the number of tasks whose judge failed, omitted if it is 0; nothing else counts them;
     - `beyond_context`, the number of answers beyond the context of the agent's model, omitted if it is 0;
     - `cost`, means over tasks: `seconds`, `seconds_a_step`, `tokens_read`, `tokens_written`, `calls`.
@@ -39,6 +44,8 @@ def online_scores(results: Sequence[Mapping]) -> dict[str, dict]:
 def _row(of_all: list[Mapping]) -> dict:
     results = [result for result in of_all if result["success"] is not None]
     unjudged = len(of_all) - len(results)
+    pass_at = _pass_at(results)
+    samples, changed = len(pass_at), [bool(one) for row in results if (one := row["side_effects"]) is not None]
     successful = [result for result in results if result["success"]]
     solved = [result for result in results if result["expert_steps"] is not None]
     compared = [result for result in solved if result["success"]]
@@ -47,9 +54,9 @@ def _row(of_all: list[Mapping]) -> dict:
     return {
         "tasks": len(results),
         "successes": len(successful),
-        **_rate("success", [result["success"] for result in results]),
-        **_rate("false_completes", [result["false_complete"] for result in results]),
-        **_rate("side_effects", [bool(one) for result in results if (one := result["side_effects"]) is not None]),
+        **_rate("success", [result["success"] for result in results], samples),
+        **_rate("false_completes", [result["false_complete"] for result in results], samples),
+        **_rate("side_effects", changed, samples),
         "reached": _mean([100.0 * result["reached"] for result in results]),
         "steps": _mean([result["steps"] for result in results]),
         "expert_steps": _mean([result["expert_steps"] for result in solved]),
@@ -57,13 +64,24 @@ def _row(of_all: list[Mapping]) -> dict:
         "unparsed": sum(result["unparsed"] for result in results),
         "ends": dict(sorted(Counter(result["reason"] for result in results).items())),
         "cost": _cost(results),
+        **({"pass_at": pass_at} if samples > 1 else {}),
         **({"unjudged": unjudged} if unjudged else {}),
         **({"beyond_context": beyond} if beyond else {}),
     }
 
 
-def _rate(name: str, those: Sequence[bool]) -> dict[str, Any]:
-    return {name: _mean([100.0 * one for one in those]), SHARES_OF_TASKS[name]: wilson(sum(those), len(those))}
+def _rate(name: str, those: Sequence[bool], samples: int) -> dict[str, Any]:
+    interval = wilson(sum(those) / samples, len(those) / samples) if those else None
+    return {name: _mean([100.0 * one for one in those]), SHARES_OF_TASKS[name]: interval}
+
+
+def _pass_at(results: list[Mapping]) -> list[float]:
+    of_task: dict[str, list[bool]] = {}
+    for result in results:
+        of_task.setdefault(result["task"].partition("#")[0], []).append(result["success"])
+    failures = [(len(those), len(those) - sum(those)) for those in of_task.values()]
+    most = min((samples for samples, _ in failures), default=0)
+    return [100 * fmean(1 - comb(failed, k) / comb(n, k) for n, failed in failures) for k in range(1, most + 1)]
 
 
 def _cost(results: list[Mapping]) -> dict[str, float | None]:

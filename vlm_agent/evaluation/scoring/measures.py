@@ -178,7 +178,7 @@ def tabulate(
     }
 
 
-def wilson(successes: int, trials: int) -> list[float] | None:
+def wilson(successes: float, trials: float) -> list[float] | None:
     """The 95 % interval of a binomial proportion in percent (Wilson 1927); None without trials."""
     if not trials:
         return None

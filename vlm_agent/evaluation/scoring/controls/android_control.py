@@ -19,6 +19,7 @@ from vlm_agent.evaluation.scoring.controls.points import (
     in_fixed_pixels,
     nearest,
     resized,
+    same_direction,
     screen,
     some,
     whole,
@@ -148,7 +149,7 @@ def _word_whatever_kind(table: StepTable, rows: np.ndarray) -> np.ndarray:
 
 
 def _same_word_or_that_of_the_prompt(table: StepTable, rows: np.ndarray) -> np.ndarray:
-    right = finger(grid)(table, rows)
+    right = same_direction(table, rows)
     answered = _content_words(table.predicted.touch[rows], table.predicted.lift[rows])
     for word in ("up", "down"):
         asked = pc.match_substring(table.instruction.take(rows), f"Scroll {word}").to_numpy(zero_copy_only=False)
@@ -223,7 +224,6 @@ OS_ATLAS = Matching(
     rule="points within 140 thousandths, same direction, a text equal or with the same first word",
     source="OS-Atlas (Wu et al. 2024), evaluation of AndroidControl, 7,708 steps; UI-TARS and others follow it",
     points=near_on_grid,
-    swipes=finger(grid),
     texts=_both(texts.first_words_equal),
     needs_size=False,
     slips={"first word only": {"texts": _both(texts.words_alike)}},
@@ -243,7 +243,6 @@ CLAWGUI = Matching(
     "answer that ends, answers, or presses another button than back and home is wrong",
     source="ClawGUI, ZJU-REAL/ClawGUI, 7,708 steps",
     points=_candidate_near_the_answer,
-    swipes=finger(grid),
     texts=_both(texts.words_alike),
     one_kind=(("back", "home"),),
     unreadable=(*ENDS, "answer", "recents", "enter"),
@@ -254,7 +253,6 @@ AGENTCPM_AC = Matching(
     "the other; every end and wait are equal; a long press is a tap; opened apps do not count",
     source="AgentCPM-GUI (Zhang et al. 2025), eval/utils/evaluator.py; validation and test, an end for each episode",
     points=_element_near_the_gold_point,
-    swipes=finger(grid),
     texts={"type": by_text(texts.contain)},
     one_kind=(BUTTONS, ("wait", *ENDS)),
     equal=("wait", *ENDS),
@@ -267,7 +265,6 @@ GUIEVALKIT = Matching(
     "does not count",
     source="GUIEvalKit, after AgentCPM-GUI; validation and test, an end for each episode",
     points=_element_near_the_gold_point,
-    swipes=finger(grid),
     texts=_both(texts.contain),
     one_kind=(BUTTONS,),
     unreadable=("impossible", "answer"),
@@ -314,7 +311,6 @@ UGROUND = Matching(
     "on an element that says so",
     source="UGround (Gou et al. 2024), offline_evaluation/AndroidControl/eval.py, 500 steps; the paper's own rule",
     points=_in_the_smallest_element,
-    swipes=finger(grid),
     texts={"type": _typed_there, "open_app": by_text(texts.equal)},
     crossings=(
         Crossing("open_app", "tap", _names_the_app),

@@ -5,7 +5,7 @@ import numpy as np
 from vlm_agent.evaluation.scoring.controls import texts
 from vlm_agent.evaluation.scoring.controls.android_control import near_on_grid
 from vlm_agent.evaluation.scoring.controls.matching import BUTTONS, ENDS, Matching, by_text
-from vlm_agent.evaluation.scoring.controls.points import GRID, both_on_grid, distance, finger, grid, holds, some, whole
+from vlm_agent.evaluation.scoring.controls.points import GRID, both_on_grid, distance, grid, holds, some, whole
 from vlm_agent.evaluation.scoring.steps import StepTable
 
 
@@ -25,7 +25,6 @@ GUI_ODYSSEY = Matching(
     rule="in the gold element's box or within 0.14, same direction, one text in the other or half of its characters",
     source="GUI-Odyssey (Lu et al. 2024), src/eval_mm/GUIOdyssey_action_matching.py",
     points=_near_or_in_the_box,
-    swipes=finger(grid),
     texts={"type": by_text(texts.alike)},
     left_out=(),
     needs_size=False,
@@ -36,7 +35,6 @@ AGENTCPM_ODYSSEY = Matching(
     "button is home",
     source="AgentCPM-GUI (Zhang et al. 2025), eval/utils/evaluator.py on GUI-Odyssey",
     points=_near,
-    swipes=finger(grid),
     texts={"type": by_text(texts.contain)},
     one_kind=(BUTTONS, ("wait", *ENDS)),
     equal=("wait", *ENDS),
@@ -49,7 +47,6 @@ OS_ATLAS_ODYSSEY = Matching(
     rule="points within 140 thousandths, same direction, F1 of the words of the typing line above 0.5",
     source="OS-Atlas (Wu et al. 2024), evaluation of GUI-Odyssey",
     points=near_on_grid,
-    swipes=finger(grid),
     texts={"type": by_text(texts.lines_alike)},
     left_out=(),
     needs_size=False,

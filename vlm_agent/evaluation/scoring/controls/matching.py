@@ -11,6 +11,7 @@ import numpy as np
 
 from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TEXT, ActionKind
 from vlm_agent.errors import UserError
+from vlm_agent.evaluation.scoring.controls.points import same_direction
 from vlm_agent.evaluation.scoring.controls.texts import TextRule
 from vlm_agent.evaluation.scoring.steps import UNPARSED_NAME, Actions, Rule, Ruling, StepTable
 
@@ -35,7 +36,8 @@ class Matching:
     """A published scorer.
 
     `rule` and `source` as in `dialects.Dialect`. Names are those of `ACTION_NAMES`. `points` judges taps and long
-    presses, `swipes` strokes, `texts` typed text and names of apps; other actions match by name.
+    presses, `swipes` strokes, by default by their direction, `texts` typed text and names of apps; other actions match
+    by name.
 
     `one_kind`: names that count as one kind, in groups; those of a group in `equal` are also right. `gold_as`: gold
     names that are read as another one. `unreadable`: predicted names that the scorer's reader refuses. `left_out`: gold
@@ -50,8 +52,8 @@ class Matching:
     rule: str
     source: str
     points: Rule
-    swipes: Rule
     texts: Mapping[str, Rule]
+    swipes: Rule = same_direction
     one_kind: tuple[tuple[str, ...], ...] = ()
     equal: tuple[str, ...] = ()
     gold_as: Mapping[str, str] = field(default_factory=dict)

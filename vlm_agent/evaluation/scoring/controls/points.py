@@ -107,5 +107,8 @@ def finger(scale: Scale) -> Callable[[StepTable, np.ndarray], np.ndarray]:
     return rule
 
 
+same_direction = finger(grid)
+
+
 def any_finger(table: StepTable, rows: np.ndarray) -> np.ndarray:
     return np.ones(len(rows), bool)
