@@ -65,6 +65,7 @@ LONGEST_FIRST = (
     "test_train.py",
     "test_features_array.py",
     "test_overfit.py",
+    "test_served_model_over_adb.py",
     "test_deepspeed.py",
 )
 """Files that take half a minute to several minutes; begun last, they would leave all cores but one idle at the end."""
