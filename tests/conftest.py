@@ -45,7 +45,7 @@ def pytest_collection() -> Iterator[None]:
 def pytest_runtest_setup() -> None:
     """Commands that a test runs in this process set thresholds for a process of their own. Here every collection of the
     young walks what other tests left: with Python's thresholds, a tenth of the time of all tests."""
-    gc.set_threshold(10_000, 50, 100)
+    gc.set_threshold(10_000, 10, 10)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,6 +15,7 @@ from shipped_weights.widgets.run import CHECKPOINT_FILE, MODEL_FILE, SUMMARY_FIL
 from shipped_weights.widgets.settings import WidgetTraining, read_settings
 from vlm_agent.episodes import WIDGET_KINDS, Widget
 from vlm_agent.errors import CheckpointError, DatasetError, RecipeError, TrainingError
+from vlm_agent.files.weight_files import digest_of
 from vlm_agent.screens.widgets import read_widgets
 
 
@@ -146,12 +147,17 @@ def test_files_that_are_no_weights_are_refused_in_one_line(weights, tmp_path):
     refused("has no weights of phone_widgets_tiny: .* in its metadata")
     save_file(tensors, path, {"phone_widgets_tiny": json.dumps(described)})
     refused("detects other kinds of widgets")
-    metadata = {"phone_widgets_tiny": json.dumps({**described, "kinds": WIDGET_KINDS})}
-    save_file({"a": torch.zeros(2)}, path, metadata)
-    refused("does not fit the network of this version")
+    described["kinds"] = WIDGET_KINDS
     name = next(iter(tensors))
-    save_file(tensors | {name: torch.full_like(tensors[name], torch.nan)}, path, metadata)
-    refused("not numbers")
+    for changed, message in (
+        ({"a": torch.zeros(2)}, "does not fit the network of this version"),
+        (tensors | {name: torch.full_like(tensors[name], torch.nan)}, "not numbers"),
+    ):
+        whole = described | {"sha256": digest_of(changed, described)}
+        save_file(changed, path, {"phone_widgets_tiny": json.dumps(whole)})
+        refused(message)
+    save_file(tensors, path, {"phone_widgets_tiny": json.dumps(described)})
+    refused("differs from its SHA-256, or has none")
 
 
 def test_a_damaged_checkpoint_is_refused_by_its_name(tmp_path):
