@@ -43,8 +43,8 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Commands that a test runs in this process set thresholds for a process of their own. Here every collection of the
-    young walks what other tests left: with Python's thresholds, a tenth of the time of all tests."""
+    """Commands that a test runs in this process set thresholds for a process of their own. Here collections also walk
+    what other tests left, so they stay rare."""
     gc.set_threshold(10_000, 10, 10)
 
 

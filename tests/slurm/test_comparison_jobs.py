@@ -158,7 +158,7 @@ def _started(comparison: Path, output: Path) -> subprocess.Popen:
 
 
 def _kill_in(stage: str, process: subprocess.Popen) -> None:
-    """Kills the whole session soon after the stage has begun."""
+    """Kills the whole session soon after the start of the stage."""
     for line in process.stdout:
         if f"$ vlm-agent {stage}" in line:
             break
