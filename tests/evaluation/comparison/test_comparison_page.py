@@ -1,11 +1,18 @@
 """The table of a comparison and its page, from real evaluations of two served models."""
 
+import shutil
+from dataclasses import replace
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
+from vlm_agent.evaluation.about import AGENT
 from vlm_agent.evaluation.comparison.page import _differences, print_table, write_page
 from vlm_agent.evaluation.comparison.results import results_of
+from vlm_agent.evaluation.comparison.stages import ONLINE
+from vlm_agent.evaluation.scoring.measures import paired_proportions
+from vlm_agent.files import read_checked, write_checked
 
 
 def test_each_agent_is_in_the_block_of_its_kind_in_the_table_and_on_the_page(two_servers):
@@ -69,5 +76,30 @@ def test_the_terminal_has_the_differences_and_the_tokens_read_and_written(two_se
     printed = terminal.getvalue()
     assert "Paired differences, points" in printed
     assert "End − Enter" in printed
+    assert printed.index("Paired differences") < printed.rindex("success")
     assert "1,234 + 6" in printed
     assert "– + –" not in printed  # of an endpoint that reports no usage
+
+
+def test_success_is_compared_on_the_same_tasks(two_servers, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(two_servers.layout.output, folder)
+    stages = replace(two_servers, layout=replace(two_servers.layout, output=folder))
+    for key, successes in (("enter", [True, False, False, False, True]), ("end", [False, True, True, True, None])):
+        path = stages.layout.of(ONLINE, key, 0) / "online.json"
+        content = read_checked(path, "")
+        tasks = [
+            {"task": f"general/test/{number}", "runs": {AGENT: {"success": success}}}
+            for number, success in enumerate(successes)
+        ]
+        write_checked(path, content | {"tasks": tasks})
+    content = results_of(stages, {}, {})
+    (pair,) = content["pairs"]
+    assert (pair["first"], pair["second"]) == ("enter", "end")
+    assert pair["success"] == {
+        "difference": 50.0,  # of the four tasks that both judges could judge
+        "interval": pytest.approx(paired_proportions(3, 1, 4)),
+        "gained": 3,
+        "lost": 1,
+    }
+    assert _differences(content)["enter", "end"]["success"]["value"] == -50.0

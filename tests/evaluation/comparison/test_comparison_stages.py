@@ -10,6 +10,7 @@ from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, TRAIN, Layou
 
 ROOT = Path(__file__).parents[3]
 COMPARISON = read_comparison(ROOT / "eval/comparisons/five_systems.yaml", {})
+REINFORCEMENT = read_comparison(ROOT / "eval/comparisons/reinforcement.yaml", {"seeds": [0, 1]})
 
 
 def stages(seeds: tuple[int, ...] = (0,), shards: Path | None = None, endpoint: Endpoint | None = None) -> Stages:
@@ -171,3 +172,25 @@ def test_quick_sizes_hold_for_every_recipe_also_for_one_with_its_own_steps():
     for stage in quick:
         if stage.kind == TRAIN:
             assert stage.words[stage.words.index("--training.steps") + 1] == "4"
+
+
+def of_rollouts(quick: bool) -> dict[str, tuple[Stage, list[str]]]:
+    stages = Stages(REINFORCEMENT, Layout(Path("out")), quick)
+    return {stage.name: (stage, [needed.name for needed in needs]) for stage, needs in stages.with_needs()}
+
+
+def test_an_agent_may_start_from_another_one_of_the_same_seed():
+    stage, needs = of_rollouts(quick=False)["train-grpo-1"]
+    assert stage.words[stage.words.index("--model.base") + 1] == '"out/runs/start_1"'
+    assert needs == ["train-start-1"]
+    stage, needs = of_rollouts(quick=False)["train-demonstrations-1"]
+    assert needs == ["convert", "train-start-1"]
+    assert stage.words[-1] == '"101"'  # an order of its own
+
+
+def test_rollouts_read_no_shards_and_only_recipes_with_a_section_have_its_keys():
+    stages = of_rollouts(quick=True)
+    rollouts, recorded = (stages[name][0].words for name in ("train-grpo-0", "train-start-0"))
+    assert "--data.shards" in recorded and "--data.shards" not in rollouts
+    assert "--training.steps" in recorded and "--training.steps" in rollouts
+    assert "--reinforcement.rounds" in rollouts and "--reinforcement.rounds" not in recorded

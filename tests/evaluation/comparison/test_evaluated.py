@@ -53,6 +53,7 @@ def without(content: object, *keys: str) -> object:
         (ONLINE, ONLINE_FILE, ("runs", "trained")),
         (ONLINE, ONLINE_FILE, ("runs", "expert")),
         (ONLINE, ONLINE_FILE, ("runs", "trained", "overall", "cost")),
+        (ONLINE, ONLINE_FILE, ("tasks",)),
     ],
 )
 def test_a_key_that_an_evaluation_lacks_is_an_error_with_the_file_and_the_remedy(stages, kind, name, keys):

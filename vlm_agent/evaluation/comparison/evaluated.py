@@ -75,8 +75,15 @@ class _OnlineRun:
 
 
 @dataclass
+class _OnlineTask:
+    task: str
+    runs: dict[str, dict[str, Any]]
+
+
+@dataclass
 class _Online:
     runs: dict[str, _OnlineRun]
+    tasks: list[_OnlineTask]
 
 
 @dataclass
@@ -105,6 +112,14 @@ def read_online(folder: Path) -> dict[str, dict[str, Any]]:
     """The runs of an online evaluation, the agent's own and the expert's among them."""
     path = folder / ONLINE_FILE
     return _with_runs(path, read_checked(path, _REMEDY, _Online)["runs"], AGENT, EXPERT)
+
+
+def read_successes(folder: Path) -> dict[str, bool]:
+    """By task, whether the agent of an online evaluation succeeded; without tasks whose judge failed."""
+    path = folder / ONLINE_FILE
+    tasks = read_checked(path, _REMEDY, _Online)["tasks"]
+    outcomes = {task["task"]: _with_runs(path, task["runs"], AGENT)[AGENT]["success"] for task in tasks}
+    return {task: success for task, success in outcomes.items() if success is not None}
 
 
 def read_parameters(run: Path) -> int | None:

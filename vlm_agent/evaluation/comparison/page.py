@@ -13,6 +13,7 @@ from rich.text import Text
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.drawing.actions import describe
 from vlm_agent.episodes import Action
+from vlm_agent.evaluation.comparison.results import SUCCESS
 from vlm_agent.evaluation.comparison.stages import OFFLINE
 from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.report.gallery import rows_by_id, thumbnail
@@ -112,12 +113,12 @@ def print_table(content: Mapping[str, Any], console: Console) -> None:
 
 def _print_differences(content: Mapping[str, Any], console: Console) -> None:
     """A row for every two agents; the page has the same as a matrix."""
-    cells = _differences(content)
-    table = new_table("Paired differences, points", ["", *SCORERS])
+    cells, measures = _differences(content), _measures(content)
+    table = new_table("Paired differences, points", ["", *measures])
     for first, second in combinations([key for key, about in content["agents"].items() if about["rows"]], 2):
         if (second, first) in cells:
             names = (content["agents"][key]["name"] for key in (second, first))
-            table.add_row(" − ".join(names), *(_text(cells[second, first][scorer], "+.1f") for scorer in SCORERS))
+            table.add_row(" − ".join(names), *(_text(cells[second, first][name], "+.1f") for name in measures))
     if table.row_count:
         console.print(table)
 
@@ -182,38 +183,35 @@ def write_page(path: Path, content: Mapping[str, Any], shards: Path) -> None:
         part.write_text(text, encoding="utf-8")
 
 
-def _matrices(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """By scorer: the difference of each row's agent to each column's."""
-    keys = [key for key, about in content["agents"].items() if about["rows"]]
-    names = {key: content["agents"][key]["name"] for key in keys}
-    cells, none = _differences(content), {"value": None, "low": None, "high": None, "decided": False}
+def _matrices(content: Mapping[str, Any]) -> dict[str, list[tuple[str, list[Cell]]]]:
+    """By scorer, and for success: each agent's name, and its difference to every agent in the same order."""
+    agents = {key: about["name"] for key, about in content["agents"].items() if about["rows"]}
+    cells, measures = _differences(content), _measures(content)
+    itself = {key: {"value": None, "low": None, "high": None, "decided": False} for key in measures}
     return {
-        scorer: {
-            "columns": list(names.values()),
-            "rows": [
-                {
-                    "name": names[row],
-                    "cells": [cells[row, column][scorer] if (row, column) in cells else none for column in keys],
-                }
-                for row in keys
-            ],
-        }
-        for scorer in SCORERS
+        measure: [
+            (name, [cells.get((row, column), itself)[measure] for column in agents]) for row, name in agents.items()
+        ]
+        for measure in measures
     }
 
 
 def _differences(content: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, Cell]]:
-    """{(agent, other): {scorer: cell}} of agent minus other in both orders, with `decided`: whether the
+    """{(agent, other): {measure: cell}} of agent minus other in both orders, with `decided`: whether the
     intervals of all seeds are on the same side of 0."""
     by_pair: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for pair in content["pairs"]:
         by_pair.setdefault((pair["second"], pair["first"]), []).append(pair)
     found = {}
     for (second, first), pairs in by_pair.items():
-        cells = {scorer: _difference([pair[scorer] for pair in pairs]) for scorer in SCORERS}
+        cells = {name: _difference([pair[name] for pair in pairs]) for name in _measures(content)}
         found[second, first] = cells
-        found[first, second] = {scorer: _reversed(cell) for scorer, cell in cells.items()}
+        found[first, second] = {name: _reversed(cell) for name, cell in cells.items()}
     return found
+
+
+def _measures(content: Mapping[str, Any]) -> list[str]:
+    return [name for name in (*SCORERS, SUCCESS) if any(name in pair for pair in content["pairs"])]
 
 
 def _difference(of_seeds: Sequence[Mapping[str, Any]]) -> Cell:

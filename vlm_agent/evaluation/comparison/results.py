@@ -16,6 +16,7 @@ from vlm_agent.evaluation.comparison.evaluated import (
     read_origin,
     read_parameters,
     read_seconds,
+    read_successes,
 )
 from vlm_agent.evaluation.comparison.settings import SERVED, Contestant
 from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, TRAIN, Stages, name_of
@@ -25,7 +26,7 @@ from vlm_agent.evaluation.online.evaluate import EXPERT
 from vlm_agent.evaluation.scoring.comparison import compare as compare_runs
 from vlm_agent.evaluation.scoring.dialects import SCORERS
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
-from vlm_agent.evaluation.scoring.measures import SHARES_OF_TASKS
+from vlm_agent.evaluation.scoring.measures import SHARES_OF_TASKS, paired_proportions
 from vlm_agent.files.pages import words
 
 DIVIDING = 24
@@ -33,7 +34,7 @@ DIVIDING = 24
 
 _SEED = 0
 
-COMPLETE = "complete match"
+COMPLETE, SUCCESS = "complete match", "success"
 ONLINE_FIGURES = tuple(map(words, SHARES_OF_TASKS))
 
 
@@ -47,7 +48,8 @@ def results_of(
     by seed: `figures` and `intervals` in percent, `controls`, `costs`, the data that the model was `trained on`, with
     which `hardware` and commit, and where the `texts` come from that it reads offline. `baselines`: figures without a
     model. `pairs`: differences of every two agents with the same seed, with 95 % intervals of a bootstrap over
-    episodes. `dividing`: steps about which most agents disagree, with the verdicts; steps count from 0.
+    episodes, for success of paired proportions. `dividing`: steps about which most agents disagree, with the verdicts;
+    steps count from 0.
     """
     agents = {key: _agent(stages, key, agent, ran, failed) for key, agent in stages.comparison.agents.items()}
     finished = {
@@ -215,29 +217,29 @@ def _baselines(stages: Stages, finished: Mapping[tuple[str, int], Path]) -> dict
 
 def _pairs(stages: Stages, judged: Mapping[tuple[str, int], JudgedSteps]) -> Iterator[dict[str, Any]]:
     """Differences second - first in points, of agents with the same seed; agents with one seed pair with all seeds."""
-    agents = stages.comparison.agents
-    for first, second in combinations(agents, 2):
+    for first, second in combinations(stages.comparison.agents, 2):
         for seed in stages.comparison.seeds:
-            one, other = (_of_seed(judged, key, seed, stages.comparison.seeds[0]) for key in (first, second))
-            if one is None or other is None or not {(first, seed), (second, seed)} & judged.keys():
+            owners = [(key, seed if (key, seed) in judged else stages.comparison.seeds[0]) for key in (first, second)]
+            if not {(first, seed), (second, seed)} & judged.keys() or not judged.keys() >= set(owners):
                 continue
-            found = compare_runs(one, other)
+            found = compare_runs(judged[owners[0]], judged[owners[1]])
+            steps = {scorer: found[scorer]["overall"]["partial_match"] for scorer in SCORERS}
             yield {
                 "first": first,
                 "second": second,
                 "seed": seed,
-                **{
-                    scorer: {
-                        name: found[scorer]["overall"]["partial_match"][name] for name in ("difference", "interval")
-                    }
-                    for scorer in SCORERS
-                },
+                **{scorer: {name: row[name] for name in ("difference", "interval")} for scorer, row in steps.items()},
+                **({SUCCESS: _success(stages, *owners)} if stages.sizes.tasks else {}),
             }
 
 
-def _of_seed(judged: Mapping[tuple[str, int], JudgedSteps], key: str, seed: int, only: int) -> JudgedSteps | None:
-    """The result of a seed, or the only one of an agent without seeds."""
-    return judged.get((key, seed), judged.get((key, only)))
+def _success(stages: Stages, *owners: tuple[str, int]) -> dict[str, Any]:
+    """The tasks that the second agent alone completes (`gained`), and the first alone (`lost`)."""
+    one, other = (read_successes(stages.layout.of(ONLINE, *owner)) for owner in owners)
+    tasks = one.keys() & other.keys()
+    gained, lost = (sum(a[task] > b[task] for task in tasks) for a, b in ((other, one), (one, other)))
+    interval = paired_proportions(gained, lost, len(tasks))
+    return {"difference": 100 * (gained - lost) / len(tasks), "interval": interval, "gained": gained, "lost": lost}
 
 
 def _of_one_seed(judged: Mapping[tuple[str, int], JudgedSteps]) -> dict[str, JudgedSteps]:

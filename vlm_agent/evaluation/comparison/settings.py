@@ -37,7 +37,7 @@ class Sizes(Section):
     """`simulated`: demonstrations to simulate, needed where no shards are named. `episodes`: test episodes to score;
     None: those of the benchmark. `tasks`: on simulated phones; 0: agents are scored on recorded episodes alone.
     `chats`: demonstrations from which the served model learns. `recipe`: in place of the recipe of every trained agent.
-    `training`: keys of every recipe. `prompted`: settings of every agent file.
+    `training`: keys of every recipe that has their section. `prompted`: settings of every agent file.
     """
 
     simulated: PositiveInt | None = None
@@ -52,12 +52,12 @@ class Sizes(Section):
 class Contestant(Section):
     """An agent of the comparison: exactly one of a finished `run`, a `recipe` to train first, and an `agent` file.
 
-    `overrides`: keys of the recipe, or settings of the agent file; in the strings of the latter, `{output}` is the
-    folder of the comparison, and `{shards}` that of the demonstrations. `served`: the agent file prompts the model of
-    the comparison's `served`, in place of its own endpoint. `scale`: screens of simulated phones are rendered at this
-    multiple of their size, so that an agent can read their texts; steps and tasks stay the same, and shards of the user
-    are not changed. `reads`: the elements of screens are read from their pixels. `controls`: those that the evaluation
-    also scores. `note`: a sentence beside the row.
+    `overrides`: keys of the recipe, or settings of the agent file. In their strings, `{output}` is the folder of the
+    comparison; in those of a recipe `{seed}` is its seed, and in those of an agent file `{shards}` the demonstrations.
+    `served`: the agent file prompts the model of the comparison's `served`, in place of its own endpoint. `scale`:
+    screens of simulated phones are rendered at this multiple of their size, so that an agent can read their texts;
+    steps and tasks stay the same, and shards of the user are not changed. `reads`: the elements of screens are read
+    from their pixels. `controls`: those that the evaluation also scores. `note`: a sentence beside the row.
     """
 
     name: str

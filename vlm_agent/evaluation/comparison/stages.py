@@ -22,7 +22,7 @@ from vlm_agent.evaluation.comparison.settings import SERVED, Comparison, Compari
 from vlm_agent.evaluation.offline.plan import METRICS
 from vlm_agent.evaluation.online.evaluate import ONLINE as ONLINE_FILE
 from vlm_agent.recipe.run import Recipe, read_recipe
-from vlm_agent.recipe.yaml_file import find_shipped
+from vlm_agent.recipe.yaml_file import find_shipped, read_mapping
 
 TRAIN, OFFLINE, ONLINE = "train", "offline", "online"
 """Kinds of stages that have figures of their own in the table."""
@@ -66,7 +66,7 @@ class Stage:
     def needs(self, earlier: "Iterable[Stage]", output: Path) -> list["Stage"]:
         """The `earlier` stages whose results it reads: one of its paths in the comparison's `output` equals,
         contains or is inside theirs."""
-        words = [Path(word) for word in (*self.words, *([] if self.served is None else [self.served]))]
+        words = [Path(str(word).strip('"')) for word in (*self.words, *([] if self.served is None else [self.served]))]
         paths = [path for path in words if path != self.output and output in path.parents]
         return [
             stage
@@ -202,7 +202,7 @@ class Stages:
         self, key: str, recipe: Path, overrides: Mapping[str, Any], seed: int, scale: int = 1
     ) -> Iterator[Stage]:
         path, shards = find_shipped(recipe), self.layout.shards_at(scale)
-        changes = self._changes(overrides)
+        changes = self._changes(path, overrides, seed)
         extra: list[Any] = []
         settings = read_recipe(path, changes)
         chosen = settings.model.features
@@ -215,7 +215,7 @@ class Stages:
             extra = ["--data.features", stored]
         if settings.data.chats is not None:
             extra = ["--data.chats", self.layout.of("chats", key, seed)]
-        else:
+        elif settings.reinforcement is None:
             extra += ["--data.shards", shards]
         keys = [word for name, value in changes.items() for word in (f"--{name}", value)]
         output = self.layout.of("runs", key, seed)
@@ -236,9 +236,13 @@ class Stages:
             words = ("merge", self.layout.of("runs", SERVED, seed), "--output", self._served_run(seed))
             yield Stage(name_of("merge", SERVED, seed), _text(words), gpus=1)
 
-    def _changes(self, overrides: Mapping[str, Any]) -> dict[str, str]:
+    def _changes(self, recipe: Path, overrides: Mapping[str, Any], seed: int) -> dict[str, str]:
         """The keys of a recipe that differ in this comparison, with their values as JSON."""
-        return {name: json.dumps(value) for name, value in (dict(overrides) | self.sizes.training).items()}
+        sections, training = read_mapping(recipe, ComparisonError), self.sizes.training.items()
+        changes = dict(overrides) | {name: value for name, value in training if name.partition(".")[0] in sections}
+        output = json.dumps(str(self.layout.output)).strip('"')
+        texts = ((key, json.dumps(value)) for key, value in changes.items())
+        return {key: text.replace("{output}", output).replace("{seed}", str(seed)) for key, text in texts}
 
     def _served_run(self, seed: int) -> Path:
         """The folder that is served. A server reads whole models, so an adapter is merged into its base first."""
@@ -248,7 +252,8 @@ class Stages:
     def _served_recipe(self) -> Recipe:
         served = self.comparison.served
         assert served is not None  # noqa: S101 (as above)
-        return read_recipe(find_shipped(served.recipe), self._changes(served.overrides))
+        path = find_shipped(served.recipe)
+        return read_recipe(path, self._changes(path, served.overrides, self.comparison.seeds[0]))
 
     def _evaluations(self, key: str, agent: Contestant, seed: int) -> Iterator[Stage]:
         controls = ["--controls", *(agent.controls or ["none"])]
