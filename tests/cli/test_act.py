@@ -78,7 +78,7 @@ def run(tmp_path, monkeypatch):
     """Runs the command with an agent that does these actions; `typed` is the standard input."""
 
     def run(actions, *more, device=f"simulated:{TASK}", typed=""):
-        monkeypatch.setattr(act, "chosen_agent", lambda _: Prepared(prepared=ScriptedAgent(actions)))
+        monkeypatch.setattr(act.agent_options, "chosen_agent", lambda _: Prepared(prepared=ScriptedAgent(actions)))
         monkeypatch.setattr("sys.stdin", io.StringIO(typed))
         arguments = ["act", "--agent", "RUN", "--device", device, "--trace", str(tmp_path / "trace"), *more]
         return main(arguments)
@@ -378,7 +378,7 @@ def terminal(monkeypatch):
 
 
 def test_q_stops_it_before_the_next_action(terminal, tmp_path, monkeypatch):
-    monkeypatch.setattr(act, "chosen_agent", lambda _: Prepared(prepared=ScriptedAgent(expert())))
+    monkeypatch.setattr(act.agent_options, "chosen_agent", lambda _: Prepared(prepared=ScriptedAgent(expert())))
     seen = iter([False, True])
     monkeypatch.setattr(Keys, "wants_stop", lambda _: next(seen))
     arguments = ["act", "--agent", "R", "--device", f"simulated:{TASK}", "--trace", str(tmp_path / "trace")]

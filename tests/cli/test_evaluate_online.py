@@ -12,7 +12,7 @@ from vlm_agent.episodes import Action
 
 def test_success_is_written_and_printed(tmp_path, monkeypatch, capsys):
     agent = Prepared(prepared=ScriptedAgent((Action.press("home"),)))
-    monkeypatch.setattr(evaluate, "chosen_agent", lambda *_, **__: agent)
+    monkeypatch.setattr(evaluate.agent_options, "chosen_agent", lambda *_, **__: agent)
     options = ["--checkpoint", "RUN", "--tasks", "2", "--seed", "3", "--workers", "2", "--controls", "none"]
     assert main(["evaluate", "--online", *options, "--output", str(tmp_path / "out")]) == OK
     content = json.loads((tmp_path / "out" / "online.json").read_text())

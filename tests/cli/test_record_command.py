@@ -232,7 +232,9 @@ def test_a_run_that_gave_up_asks_to_be_shown(tmp_path, monkeypatch, capsys):
 
     def run(store):
         agent = ScriptedAgent([Action.impossible()])
-        monkeypatch.setattr(act_command, "chosen_agent", lambda _: Learning(prepared=agent, demonstrations=store))
+        monkeypatch.setattr(
+            act_command.agent_options, "chosen_agent", lambda _: Learning(prepared=agent, demonstrations=store)
+        )
         folder = tmp_path / f"trace {store}"
         main(["act", "--agent", "RUN", "--device", "simulated", "--goal", "open it's menu", "--trace", str(folder)])
         return capsys.readouterr().out

@@ -14,18 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlm_agent.cli.agent_options import (
-    AGENT_KEYS,
-    add_agent_options,
-    add_elements_option,
-    add_places,
-    agent_keys,
-    check_agent_options,
-    chosen_agent,
-    chosen_readers,
-    places,
-    run_of_agent,
-)
+from vlm_agent.cli import agent_options
 from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, Commands, add_command, count, file_name
 from vlm_agent.files.console import make_console, print_plain, quiet_libraries, say, stopped_by_signals
 
@@ -64,12 +53,12 @@ def add(commands: Commands) -> None:
         run,
         "run an agent on a phone",
         _DESCRIPTION,
-        keys=AGENT_KEYS,
+        keys=agent_options.AGENT_KEYS,
         check=_check,
-        more_help=agent_keys,
+        more_help=agent_options.agent_keys,
     )
-    add_agent_options(parser)
-    add_places(parser)
+    agent_options.add_agent_options(parser)
+    agent_options.add_places(parser)
     parser.add_argument(
         "--device",
         type=_device,
@@ -77,7 +66,7 @@ def add(commands: Commands) -> None:
         metavar="WHICH",
         help="the phone: adb, adb:SERIAL, simulated:general/test/7, browser:shop/7 …; a wrong address lists all forms",
     )
-    add_elements_option(parser)
+    agent_options.add_elements_option(parser)
     parser.add_argument("--goal", metavar="WORDS", help="the goal (default: the task's own)")
     parser.add_argument("--trace", type=Path, metavar="DIR", help="folder of the trace (default: a new one in traces/)")
     parser.add_argument("--steps", type=count, default=30, metavar="N", help="stop after N steps (default 30)")
@@ -110,13 +99,13 @@ def run(options: argparse.Namespace) -> int:
     from vlm_agent.devices.acting.loop import Limits, act
 
     console, folder = make_console(), _folder(options)
-    settings = chosen_agent(options).in_output(folder)
-    readers = chosen_readers(options, settings)
+    settings = agent_options.chosen_agent(options).in_output(folder)
+    readers = agent_options.chosen_readers(options, settings)
     with stopped_by_signals(), options.device.open() as phone:
         _check_apps(phone, options.apps or ())
         device: Device = phone.device if readers is None else ReadElements(phone.device, ScreenReader.of(readers))
         goal = phone.task.goal if options.goal is None else options.goal
-        with places(options, run_of_agent(settings)):
+        with agent_options.places(options, agent_options.run_of_agent(settings)):
             agent = load_agent(settings, console, readers)
         name = settings.display_name + ("" if readers is None else f"; elements {in_words(readers)}")
         heading = _heading(phone, goal, name, options.long_screens)
@@ -237,7 +226,7 @@ def _check(options: argparse.Namespace) -> None:
     error = options.parser.error
     if options.long_screens and options.confirm:
         error("--long-screens scrolls pages without a question; it cannot be combined with --confirm")
-    check_agent_options(options)
+    agent_options.check_agent_options(options)
     if options.goal is None and not options.device.has_task:
         error("--goal is missing; describe what the agent should do")
     if options.goal is not None and (not options.goal.strip() or not options.goal.isprintable()):

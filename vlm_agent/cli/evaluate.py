@@ -4,18 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlm_agent.cli.agent_options import (
-    AGENT_KEYS,
-    add_agent_options,
-    add_elements_option,
-    add_places,
-    agent_keys,
-    check_agent_options,
-    chosen_agent,
-    chosen_readers,
-    places,
-    run_of_agent,
-)
+from vlm_agent.cli import agent_options
 from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, refuse, shipped_file
 from vlm_agent.files.console import make_console, quiet_libraries
 
@@ -60,13 +49,13 @@ def add(commands: Commands) -> None:
         run,
         "score an agent",
         _DESCRIPTION,
-        keys=AGENT_KEYS,
+        keys=agent_options.AGENT_KEYS,
         check=_check,
         verify=_verify,
-        more_help=agent_keys,
+        more_help=agent_options.agent_keys,
     )
-    add_agent_options(parser)
-    add_places(parser)
+    agent_options.add_agent_options(parser)
+    agent_options.add_places(parser)
     parser.add_argument("--benchmark", type=shipped_file, metavar="FILE", help="the benchmark: one of eval/*.yaml")
     parser.add_argument("--shards", type=Path, metavar="DIR", help="a converted folder")
     parser.add_argument("--split", metavar="NAME", help="the split to score on (default test)")
@@ -82,7 +71,7 @@ def add(commands: Commands) -> None:
     )
     controls = "which of grey_screens, no_history, shuffled_results, or none (default: all)"
     parser.add_argument("--controls", nargs="+", metavar="NAME", help=controls)
-    add_elements_option(parser)
+    agent_options.add_elements_option(parser)
     _add_online(parser)
     parser.add_argument("--shard-index", type=int, metavar="I", help="predict only part I (from 0)")
     parser.add_argument("--shard-count", type=count, metavar="N", help="number of parts")
@@ -112,8 +101,8 @@ def run(options: argparse.Namespace) -> int:
         finish(options.output, make_console())
         return OK
     task = ArrayTask() if options.shard_index is None else ArrayTask(options.shard_index, options.shard_count)
-    settings = chosen_agent(options)
-    with places(options, run_of_agent(settings)):
+    settings = agent_options.chosen_agent(options)
+    with agent_options.places(options, agent_options.run_of_agent(settings)):
         evaluate(
             settings,
             _benchmark(options),
@@ -122,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
             controls=_controls(options),
             task=task,
             workers=options.workers,
-            readers=chosen_readers(options, settings),
+            readers=agent_options.chosen_readers(options, settings),
         )
     return OK
 
@@ -134,9 +123,9 @@ def _run_online(options: argparse.Namespace) -> int:
     values = {name: value for name, value in values.items() if value is not None}
     values["task_set"] = _task_set(options)
     values["long_screens"] = options.long_screens
-    settings = chosen_agent(options)
-    values["readers"] = chosen_readers(options, settings)
-    with places(options, run_of_agent(settings)):
+    settings = agent_options.chosen_agent(options)
+    values["readers"] = agent_options.chosen_readers(options, settings)
+    with agent_options.places(options, agent_options.run_of_agent(settings)):
         evaluate_online(settings, options.output, make_console(), controls=_controls(options), **values)
     return OK
 
@@ -154,7 +143,7 @@ def _check(options: argparse.Namespace) -> None:
     else:
         refuse(options, _ONLINE, "needs --online, which scores the agent on simulated phones")
         check_part(options)
-    check_agent_options(options)
+    agent_options.check_agent_options(options)
     if options.shards is None and options.benchmark is None and not options.online:
         options.parser.error("--shards is missing; name a converted folder, or a --benchmark that sets one")
 
@@ -174,7 +163,7 @@ def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
     recipe = earlier.recipe_of(Path(run)) if is_written else None
     if is_written and recipe is None:  # its own command has a problem, or writes an agent file
         return
-    settings = chosen_agent(options, recipe)
+    settings = agent_options.chosen_agent(options, recipe)
     controls_of(settings.text_inputs if recipe is None else text_inputs_of(recipe.data), _controls(options))
 
 

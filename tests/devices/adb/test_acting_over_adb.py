@@ -28,7 +28,7 @@ def run(one_adb, tmp_path, monkeypatch):
 
     def run(task, *more):
         actions = [step.action for step in task.solve(phone_at(task), pixels=False)]
-        monkeypatch.setattr(act, "chosen_agent", lambda _: Prepared(prepared=ScriptedAgent(actions)))
+        monkeypatch.setattr(act.agent_options, "chosen_agent", lambda _: Prepared(prepared=ScriptedAgent(actions)))
         monkeypatch.setattr("sys.stdin", io.StringIO())  # no answers to questions
         with PhoneServer(Handset(phone_at(task))) as server:
             given = ["--device", f"adb:{server.serial}", "--goal", task.goal, "--trace", str(tmp_path / "trace")]
@@ -49,7 +49,7 @@ def test_the_experts_actions_reach_the_goal_and_leave_a_whole_trace(run):
 
 
 def test_an_app_that_the_phone_does_not_have_is_refused(one_adb, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(act, "chosen_agent", lambda _: Prepared(prepared=ScriptedAgent([])))
+    monkeypatch.setattr(act.agent_options, "chosen_agent", lambda _: Prepared(prepared=ScriptedAgent([])))
     with PhoneServer(Handset(SimulatedPhone(0))) as server:
         more = ["--goal", "go", "--trace", str(tmp_path / "trace"), "--apps", "org.clock", "org.clokc"]
         assert main(["act", "--agent", "RUN", "--device", f"adb:{server.serial}", *more]) == FAILED
@@ -68,7 +68,7 @@ def test_a_checkout_is_recognised_by_the_texts_of_the_screen(run):
 
 def acted(served, monkeypatch, tmp_path, *actions):
     """The exit status of `act` with these actions on a served phone, and the trace."""
-    monkeypatch.setattr(act, "chosen_agent", lambda _: Prepared(prepared=ScriptedAgent(list(actions))))
+    monkeypatch.setattr(act.agent_options, "chosen_agent", lambda _: Prepared(prepared=ScriptedAgent(list(actions))))
     monkeypatch.setattr("sys.stdin", io.StringIO())
     command = ["act", "--agent", "RUN", "--device", f"adb:{served.serial}", "--goal", "go"]
     return main([*command, "--trace", str(tmp_path / "trace")]), read_trace(tmp_path / "trace")

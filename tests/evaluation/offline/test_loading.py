@@ -125,7 +125,7 @@ class Slow(PreparingAgent):
         print("answers", flush=True)
         time.sleep(600)
 large = lambda episode: numpy.zeros((5, 3, 448, 448), "uint8")
-evaluate.chosen_agent = lambda *_, **__: Prepared(prepared=Slow(large))
+evaluate.agent_options.chosen_agent = lambda *_, **__: Prepared(prepared=Slow(large))
 sys.exit(main(["evaluate", "--checkpoint", "RUN", "--shards", {shards!r}, "--output", {output!r}, "--workers", "2"]))
 """
 
