@@ -148,3 +148,8 @@ def test_samples_of_a_task_differ_and_do_not_depend_on_the_number_of_phones(tmp_
 def test_recorded_steps_are_not_sampled():
     with pytest.raises(UserError, match=r"agent\.temperature is for tasks on phones"):
         SAMPLED.load().answer_episodes([tiny.episode()])
+
+
+def test_answers_are_sampled_or_constrained():
+    with pytest.raises(UserError, match=r"agent\.temperature and agent\.constrained exclude each other"):
+        SAMPLED.model_copy(update={"constrained": True}).load()

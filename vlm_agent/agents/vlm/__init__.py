@@ -8,6 +8,7 @@ from pydantic import Field, PositiveInt
 
 from vlm_agent.agents.agent import Agent
 from vlm_agent.agents.of_run import RunSettings
+from vlm_agent.errors import UserError
 from vlm_agent.recipe.data import IN_TURNS
 
 BATCH_TOKENS = 8192
@@ -33,5 +34,7 @@ class VlmSettings(RunSettings):
     def build(self, folder: Path) -> Agent:
         from vlm_agent.agents.vlm.agent import Sampling, VlmAgent
 
+        if self.temperature and self.constrained:
+            raise UserError("agent.temperature and agent.constrained exclude each other: remove one")
         agent = VlmAgent.from_run(folder, self.bf16, self.batch_tokens, self.constrained, self.is_merged)
         return replace(agent, sampling=Sampling(self.temperature, "agent")) if self.temperature else agent
