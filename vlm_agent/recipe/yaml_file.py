@@ -65,6 +65,18 @@ def read_mapping(path: Path, error: type[UserError]) -> dict[str, Any]:
     return content
 
 
+def filled(value: Any, words: Mapping[str, Any]) -> Any:
+    """The value with the `words` in the strings of its lists and mappings."""
+    if isinstance(value, dict):
+        return {name: filled(one, words) for name, one in value.items()}
+    if isinstance(value, list):
+        return [filled(one, words) for one in value]
+    if isinstance(value, str):
+        for name, word in words.items():
+            value = value.replace(name, str(word))
+    return value
+
+
 def _hint(path: Path, problem: OSError) -> str:
     """For a file that does not exist and is named as shipped ones are: which one may be meant."""
     is_missing = isinstance(problem, FileNotFoundError)

@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -10,7 +11,7 @@ from rich.console import Console
 from vlm_agent.evaluation.about import AGENT
 from vlm_agent.evaluation.comparison.page import _differences, print_table, write_page
 from vlm_agent.evaluation.comparison.results import results_of
-from vlm_agent.evaluation.comparison.stages import ONLINE
+from vlm_agent.evaluation.comparison.stages import ONLINE, Stages
 from vlm_agent.evaluation.scoring.measures import paired_proportions
 from vlm_agent.files import read_checked, write_checked
 
@@ -81,11 +82,10 @@ def test_the_terminal_has_the_differences_and_the_tokens_read_and_written(two_se
     assert "– + –" not in printed  # of an endpoint that reports no usage
 
 
-def test_success_is_compared_on_the_same_tasks(two_servers, tmp_path):
-    folder = tmp_path / "copy"
-    shutil.copytree(two_servers.layout.output, folder)
-    stages = replace(two_servers, layout=replace(two_servers.layout, output=folder))
-    for key, successes in (("enter", [True, False, False, False, True]), ("end", [False, True, True, True, None])):
+def with_successes(stages: Stages, folder: Path, enter: list[bool | None], end: list[bool | None]) -> Stages:
+    shutil.copytree(stages.layout.output, folder)
+    stages = replace(stages, layout=replace(stages.layout, output=folder))
+    for key, successes in (("enter", enter), ("end", end)):
         path = stages.layout.of(ONLINE, key, 0) / "online.json"
         content = read_checked(path, "")
         tasks = [
@@ -93,7 +93,12 @@ def test_success_is_compared_on_the_same_tasks(two_servers, tmp_path):
             for number, success in enumerate(successes)
         ]
         write_checked(path, content | {"tasks": tasks})
-    content = results_of(stages, {}, {})
+    return stages
+
+
+def test_success_is_compared_on_the_same_tasks(two_servers, tmp_path):
+    enter, end = [True, False, False, False, True], [False, True, True, True, None]
+    content = results_of(with_successes(two_servers, tmp_path / "copy", enter, end), {}, {})
     (pair,) = content["pairs"]
     assert (pair["first"], pair["second"]) == ("enter", "end")
     assert pair["success"] == {
@@ -101,5 +106,12 @@ def test_success_is_compared_on_the_same_tasks(two_servers, tmp_path):
         "interval": pytest.approx(paired_proportions(3, 1, 4)),
         "gained": 3,
         "lost": 1,
+        "tasks": 4,
     }
     assert _differences(content)["enter", "end"]["success"]["value"] == -50.0
+
+
+def test_success_without_a_task_that_both_judges_could_judge_has_no_difference(two_servers, tmp_path):
+    content = results_of(with_successes(two_servers, tmp_path / "copy", [True, None], [None, True]), {}, {})
+    assert _differences(content)["end", "enter"]["success"]["value"] is None
+    print_table(content, Console(file=StringIO(), width=120))

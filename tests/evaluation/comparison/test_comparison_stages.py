@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from vlm_agent.cli.parser import make_parser
-from vlm_agent.evaluation.comparison.settings import SERVED, Endpoint, read_comparison
+from vlm_agent.errors import RecipeError
+from vlm_agent.evaluation.comparison.settings import SERVED, Contestant, Endpoint, read_comparison
 from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, TRAIN, Layout, Stage, Stages
 
 ROOT = Path(__file__).parents[3]
@@ -185,7 +186,28 @@ def test_an_agent_may_start_from_another_one_of_the_same_seed():
     assert needs == ["train-start-1"]
     stage, needs = of_rollouts(quick=False)["train-demonstrations-1"]
     assert needs == ["convert", "train-start-1"]
-    assert stage.words[-1] == '"101"'  # an order of its own
+    keys = dict(zip(stage.words[1::2], stage.words[2::2], strict=True))
+    assert keys["--seed"] == '"101"'  # an order of its own
+    assert stage.words.count("--seed") == 1
+
+
+BASE = "{output}/runs/start_{seed}"
+
+
+@pytest.mark.parametrize("override", [{"model.base": BASE}, {"model": {"base": BASE}}])
+def test_a_stage_needs_another_one_that_a_nested_override_names_in_any_alphabet(override):
+    recipe, output = Path("recipes/phone_vlm_tiny_lora.yaml"), Path("out_für")
+    overrides = {"start": {}, "later": override}
+    agents = {key: Contestant(name=key, recipe=recipe, overrides=keys) for key, keys in overrides.items()}
+    stages = Stages(COMPARISON.model_copy(update={"agents": agents, "served": None}), Layout(output))
+    needs = {stage.name: [needed.name for needed in needed] for stage, needed in stages.with_needs()}
+    assert needs["train-later-0"] == ["convert", "train-start-0"]
+
+
+def test_a_misspelt_key_of_quick_is_refused():
+    quick = REINFORCEMENT.quick.model_copy(update={"training": {"trainning.steps": 4}})
+    with pytest.raises(RecipeError, match="trainning"):
+        list(Stages(REINFORCEMENT.model_copy(update={"quick": quick}), Layout(Path("out")), quick=True))
 
 
 def test_rollouts_read_no_shards_and_only_recipes_with_a_section_have_its_keys():

@@ -9,6 +9,7 @@ from helpers.agents.prepared_agent import Prepared
 from helpers.phones.browser_phone import needs_browser
 from rich.console import Console
 
+from vlm_agent.agents.loading import agent_settings
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.cli import FAILED, main
@@ -151,5 +152,5 @@ def test_recorded_steps_are_not_sampled():
 
 
 def test_answers_are_sampled_or_constrained():
-    with pytest.raises(UserError, match=r"agent\.temperature and agent\.constrained exclude each other"):
-        SAMPLED.model_copy(update={"constrained": True}).load()
+    with pytest.raises(UserError, match="temperature and constrained exclude each other"):
+        agent_settings("phone_vlm_tiny", overrides={"temperature": 1.0, "constrained": True})

@@ -2,13 +2,12 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
 from vlm_agent.agents.agent import Agent
 from vlm_agent.agents.of_run import RunSettings
-from vlm_agent.errors import UserError
 from vlm_agent.recipe.data import IN_TURNS
 
 BATCH_TOKENS = 8192
@@ -27,6 +26,12 @@ class VlmSettings(RunSettings):
     batch_tokens: PositiveInt | None = None
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
 
+    @model_validator(mode="after")
+    def _samples_freely(self) -> Self:
+        if self.temperature and self.constrained:
+            raise ValueError("temperature and constrained exclude each other: remove one")
+        return self
+
     def identity(self) -> dict[str, Any]:
         sampled = {"temperature": self.temperature} if self.temperature else {}
         return super().identity() | {"batch_tokens": self.batch_tokens} | sampled
@@ -34,7 +39,5 @@ class VlmSettings(RunSettings):
     def build(self, folder: Path) -> Agent:
         from vlm_agent.agents.vlm.agent import Sampling, VlmAgent
 
-        if self.temperature and self.constrained:
-            raise UserError("agent.temperature and agent.constrained exclude each other: remove one")
         agent = VlmAgent.from_run(folder, self.bf16, self.batch_tokens, self.constrained, self.is_merged)
         return replace(agent, sampling=Sampling(self.temperature, "agent")) if self.temperature else agent

@@ -75,9 +75,14 @@ class _OnlineRun:
 
 
 @dataclass
+class _Outcome:
+    success: bool | None
+
+
+@dataclass
 class _OnlineTask:
     task: str
-    runs: dict[str, dict[str, Any]]
+    runs: dict[str, _Outcome]
 
 
 @dataclass

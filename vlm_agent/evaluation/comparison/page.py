@@ -47,6 +47,9 @@ Cell = Mapping[str, Any]
 """`value`, `low`, `high`: the mean over seeds with the lowest and highest one; of one seed with its 95 % interval."""
 
 
+_NOTHING: Cell = {"value": None, "low": None, "high": None, "decided": False}
+
+
 @dataclass(frozen=True)
 class ComparisonRow:
     """A line of the table. `label`: of an agent, or of its control."""
@@ -187,7 +190,7 @@ def _matrices(content: Mapping[str, Any]) -> dict[str, list[tuple[str, list[Cell
     """By scorer, and for success: each agent's name, and its difference to every agent in the same order."""
     agents = {key: about["name"] for key, about in content["agents"].items() if about["rows"]}
     cells, measures = _differences(content), _measures(content)
-    itself = {key: {"value": None, "low": None, "high": None, "decided": False} for key in measures}
+    itself = {measure: _NOTHING for measure in measures}
     return {
         measure: [
             (name, [cells.get((row, column), itself)[measure] for column in agents]) for row, name in agents.items()
@@ -216,6 +219,8 @@ def _measures(content: Mapping[str, Any]) -> list[str]:
 
 def _difference(of_seeds: Sequence[Mapping[str, Any]]) -> Cell:
     values = [one["difference"] for one in of_seeds]
+    if None in values:
+        return _NOTHING
     intervals = [one["interval"] for one in of_seeds]
     low, high = (min(values), max(values)) if len(values) > 1 else intervals[0] or (None, None)
     decided = abs(sum(map(_side, intervals))) == len(intervals)

@@ -9,15 +9,7 @@ import numpy as np
 
 from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.evaluation.about import AGENT
-from vlm_agent.evaluation.comparison.evaluated import (
-    read_data,
-    read_metrics,
-    read_online,
-    read_origin,
-    read_parameters,
-    read_seconds,
-    read_successes,
-)
+from vlm_agent.evaluation.comparison import evaluated
 from vlm_agent.evaluation.comparison.settings import SERVED, Contestant
 from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, TRAIN, Stages, name_of
 from vlm_agent.evaluation.offline.plan import TEXTS
@@ -58,7 +50,7 @@ def results_of(
         for seed in about["rows"]
     }
     scorers = list(
-        dict.fromkeys(name for folder in finished.values() for name in _scorers(read_metrics(folder)[AGENT]))
+        dict.fromkeys(name for folder in finished.values() for name in _scorers(evaluated.read_metrics(folder)[AGENT]))
     )
     judged = {owner: judge_steps(folder / "predictions.parquet") for owner, folder in finished.items()}
     return {
@@ -82,7 +74,7 @@ def _facts(stages: Stages, finished: Mapping[tuple[str, int], Path]) -> dict[str
         "tasks": stages.sizes.tasks,
     }
     for folder in finished.values():
-        scores = read_metrics(folder)[AGENT]
+        scores = evaluated.read_metrics(folder)[AGENT]
         overall = scores["official"]["overall"]
         return facts | {"split": scores["about"]["split"], "episodes": overall["episodes"], "steps": overall["steps"]}
     return facts
@@ -116,7 +108,7 @@ def block_of(stages: Stages, key: str, agent: Contestant, finished: list[int]) -
         return "prompted"
     if agent.run is None or not finished:
         return "trained"
-    _, shards = read_data(stages.layout.run(key, agent, finished[0]))
+    _, shards = evaluated.read_data(stages.layout.run(key, agent, finished[0]))
     here = {manifest_digest(folder) for folder in {stages.layout.shards, stages.layout.shards_at(agent.scale)}}
     return "trained" if shards in here else "elsewhere"
 
@@ -124,8 +116,10 @@ def block_of(stages: Stages, key: str, agent: Contestant, finished: list[int]) -
 def _row(
     stages: Stages, key: str, agent: Contestant, seed: int, ran: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    metrics = read_metrics(stages.layout.of(OFFLINE, key, seed))
-    online = read_online(stages.layout.of(ONLINE, key, seed))[AGENT]["overall"] if stages.sizes.tasks else None
+    metrics = evaluated.read_metrics(stages.layout.of(OFFLINE, key, seed))
+    online = (
+        evaluated.read_online(stages.layout.of(ONLINE, key, seed))[AGENT]["overall"] if stages.sizes.tasks else None
+    )
     (figures, intervals), online_figures = _figures(metrics[AGENT]), _online_figures(online)
     training = ran.get(name_of(TRAIN, SERVED if agent.served else key, seed), {})
     run = _run(stages, key, agent, seed)
@@ -140,18 +134,18 @@ def _row(
         "costs": _costs(metrics[AGENT], online)
         | {
             "peak memory, GB": ran.get(name_of(OFFLINE, key, seed), {}).get("peak_gb"),
-            "parameters": None if run is None else read_parameters(run),
+            "parameters": None if run is None else evaluated.read_parameters(run),
             "training, s": _training_seconds(run, training),
         },
-        "trained on": "" if run is None else read_data(run)[0],
-        "hardware": "" if run is None else read_origin(run),
+        "trained on": "" if run is None else evaluated.read_data(run)[0],
+        "hardware": "" if run is None else evaluated.read_origin(run),
         "texts": metrics[AGENT]["about"].get(TEXTS, {}),
     }
 
 
 def _training_seconds(run: Path | None, stage: Mapping[str, Any]) -> float | None:
     """Seconds as the run records them; else those of its stage, which include the start of its process."""
-    recorded = None if run is None else read_seconds(run)
+    recorded = None if run is None else evaluated.read_seconds(run)
     return stage.get("seconds") if recorded is None else recorded
 
 
@@ -202,13 +196,13 @@ def _run(stages: Stages, key: str, agent: Contestant, seed: int) -> Path | None:
 def _baselines(stages: Stages, finished: Mapping[tuple[str, int], Path]) -> dict[str, Any]:
     """Scores without a model, which are the same for all agents; the expert does the online tasks."""
     for (key, seed), folder in finished.items():
-        metrics = read_metrics(folder)
+        metrics = evaluated.read_metrics(folder)
         rows = {
             name: dict(zip(("figures", "intervals"), _figures(metrics[name]), strict=True))
             for name in (MOST_FREQUENT, CEILING)
             if name in metrics
         }
-        online = read_online(stages.layout.of(ONLINE, key, seed)) if stages.sizes.tasks else {}
+        online = evaluated.read_online(stages.layout.of(ONLINE, key, seed)) if stages.sizes.tasks else {}
         for name in sorted(online.keys() - {AGENT}, key=lambda one: one != EXPERT):
             rows[name] = _online_figures(online[name]["overall"])
         return rows
@@ -234,12 +228,14 @@ def _pairs(stages: Stages, judged: Mapping[tuple[str, int], JudgedSteps]) -> Ite
 
 
 def _success(stages: Stages, *owners: tuple[str, int]) -> dict[str, Any]:
-    """The tasks that the second agent alone completes (`gained`), and the first alone (`lost`)."""
-    one, other = (read_successes(stages.layout.of(ONLINE, *owner)) for owner in owners)
+    """`gained`: tasks that the second agent alone completes, of `tasks` that could be judged of both; `lost`: the
+    first alone."""
+    one, other = (evaluated.read_successes(stages.layout.of(ONLINE, *owner)) for owner in owners)
     tasks = one.keys() & other.keys()
     gained, lost = (sum(a[task] > b[task] for task in tasks) for a, b in ((other, one), (one, other)))
     interval = paired_proportions(gained, lost, len(tasks))
-    return {"difference": 100 * (gained - lost) / len(tasks), "interval": interval, "gained": gained, "lost": lost}
+    difference = 100 * (gained - lost) / len(tasks) if tasks else None
+    return dict(difference=difference, interval=interval, gained=gained, lost=lost, tasks=len(tasks))
 
 
 def _of_one_seed(judged: Mapping[tuple[str, int], JudgedSteps]) -> dict[str, JudgedSteps]:

@@ -10,7 +10,7 @@ from pydantic import NonNegativeInt, PositiveInt, field_validator, model_validat
 
 from vlm_agent.agents.controls import CONTROLS
 from vlm_agent.errors import UserError
-from vlm_agent.recipe.yaml_file import read_mapping, validated
+from vlm_agent.recipe.yaml_file import filled, read_mapping, validated
 from vlm_agent.settings import Section
 
 SERVED = "served"
@@ -37,7 +37,7 @@ class Sizes(Section):
     """`simulated`: demonstrations to simulate, needed where no shards are named. `episodes`: test episodes to score;
     None: those of the benchmark. `tasks`: on simulated phones; 0: agents are scored on recorded episodes alone.
     `chats`: demonstrations from which the served model learns. `recipe`: in place of the recipe of every trained agent.
-    `training`: keys of every recipe that has their section. `prompted`: settings of every agent file.
+    `training`: keys of every recipe, of `reinforcement` where it has that section. `prompted`: settings of agent files.
     """
 
     simulated: PositiveInt | None = None
@@ -90,7 +90,7 @@ class Contestant(Section):
 
     def agent_settings(self, content: Mapping[str, Any], output: Path, shards: Path, sizes: Sizes) -> dict[str, Any]:
         """The `content` of the agent file with the overrides, for the comparison in `output`."""
-        return dict(content) | _with_folders(self.overrides | sizes.prompted, {"{output}": output, "{shards}": shards})
+        return dict(content) | filled(self.overrides | sizes.prompted, {"{output}": output, "{shards}": shards})
 
 
 class Served(Section):
@@ -135,17 +135,6 @@ class Comparison(Section):
             if agent.served and self.served is None:
                 raise ValueError(f"agents.{key}: served is true, but the file has no section served")
         return self
-
-
-def _with_folders(value: Any, folders: Mapping[str, Path]) -> Any:
-    if isinstance(value, dict):
-        return {name: _with_folders(one, folders) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_with_folders(one, folders) for one in value]
-    if isinstance(value, str):
-        for name, folder in folders.items():
-            value = value.replace(name, str(folder))
-    return value
 
 
 def read_comparison(path: Path, overrides: Mapping[str, Any]) -> Comparison:

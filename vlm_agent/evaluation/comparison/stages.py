@@ -22,7 +22,7 @@ from vlm_agent.evaluation.comparison.settings import SERVED, Comparison, Compari
 from vlm_agent.evaluation.offline.plan import METRICS
 from vlm_agent.evaluation.online.evaluate import ONLINE as ONLINE_FILE
 from vlm_agent.recipe.run import Recipe, read_recipe
-from vlm_agent.recipe.yaml_file import find_shipped, read_mapping
+from vlm_agent.recipe.yaml_file import filled, find_shipped, read_mapping
 
 TRAIN, OFFLINE, ONLINE = "train", "offline", "online"
 """Kinds of stages that have figures of their own in the table."""
@@ -66,8 +66,9 @@ class Stage:
     def needs(self, earlier: "Iterable[Stage]", output: Path) -> list["Stage"]:
         """The `earlier` stages whose results it reads: one of its paths in the comparison's `output` equals,
         contains or is inside theirs."""
-        words = [Path(str(word).strip('"')) for word in (*self.words, *([] if self.served is None else [self.served]))]
-        paths = [path for path in words if path != self.output and output in path.parents]
+        words = (*self.words, *([] if self.served is None else [str(self.served)]))
+        strings = (Path(part) for word in words for part in word.split('"'))  # a word may be JSON
+        paths = [path for path in strings if path != self.output and output in path.parents]
         return [
             stage
             for stage in earlier
@@ -219,7 +220,7 @@ class Stages:
             extra += ["--data.shards", shards]
         keys = [word for name, value in changes.items() for word in (f"--{name}", value)]
         output = self.layout.of("runs", key, seed)
-        words = ("train", "--config", path, "--output", output, "--seed", seed, *extra, *keys)
+        words = ("train", "--config", path, "--output", output, *extra, *keys)
         yield Stage(name_of(TRAIN, key, seed), _text(words), TRAIN, (key, seed), gpus=self.gpus)
 
     def _served_model(self, prompted: Mapping[str, Contestant], seed: int) -> Iterator[Stage]:
@@ -238,11 +239,10 @@ class Stages:
 
     def _changes(self, recipe: Path, overrides: Mapping[str, Any], seed: int) -> dict[str, str]:
         """The keys of a recipe that differ in this comparison, with their values as JSON."""
-        sections, training = read_mapping(recipe, ComparisonError), self.sizes.training.items()
-        changes = dict(overrides) | {name: value for name, value in training if name.partition(".")[0] in sections}
-        output = json.dumps(str(self.layout.output)).strip('"')
-        texts = ((key, json.dumps(value)) for key, value in changes.items())
-        return {key: text.replace("{output}", output).replace("{seed}", str(seed)) for key, text in texts}
+        sized, rolls_out = self.sizes.training, "reinforcement" in read_mapping(recipe, ComparisonError)
+        sized = {key: value for key, value in sized.items() if rolls_out or not key.startswith("reinforcement.")}
+        changes = filled({"seed": seed, **overrides}, {"{output}": self.layout.output, "{seed}": seed}) | sized
+        return {key: json.dumps(value, ensure_ascii=False) for key, value in changes.items()}
 
     def _served_run(self, seed: int) -> Path:
         """The folder that is served. A server reads whole models, so an adapter is merged into its base first."""

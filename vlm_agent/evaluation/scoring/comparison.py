@@ -10,21 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.scoring import measures
 from vlm_agent.evaluation.scoring.dialects import SCORERS, describe_scorers
 from vlm_agent.evaluation.scoring.judged import OVERALL, Groups, JudgedSteps, judge_steps, members_of
-from vlm_agent.evaluation.scoring.measures import (
-    SHARES,
-    SHARES_OF_EPISODES,
-    Quotient,
-    interval,
-    interval_of_mean,
-    mean_of,
-    mean_resampled,
-    paired_proportions,
-    percent,
-    quotients,
-    resampled,
-)
 from vlm_agent.evaluation.scoring.steps import Steps
 
 
@@ -134,9 +122,9 @@ def _check_same_steps(first: JudgedSteps, second: JudgedSteps, names: tuple[str,
 def _rows(
     before: JudgedSteps, after: JudgedSteps, scorer: str, members: dict[str, np.ndarray], subsets: list[str], seed: int
 ) -> dict[str, dict]:
-    pair = quotients(before, scorer), quotients(after, scorer)
+    pair = measures.quotients(before, scorer), measures.quotients(after, scorer)
     rows = {name: _cells(pair, mask, seed, name) for name, mask in members.items()}
-    overall = {share: _mean_cell([rows[name][share] for name in subsets], share) for share in SHARES}
+    overall = {share: _mean_cell([rows[name][share] for name in subsets], share) for share in measures.SHARES}
     everywhere = np.ones(len(before.lengths), bool)
     return {OVERALL: _row(overall, everywhere, before) | {"subsets": subsets}} | {
         name: _row(rows[name], mask, before) for name, mask in members.items()
@@ -158,32 +146,33 @@ class _Cell:
 
 
 def _cells(
-    pair: tuple[dict[str, Quotient], dict[str, Quotient]], mask: np.ndarray, seed: int, name: str
+    pair: tuple[dict[str, measures.Quotient], dict[str, measures.Quotient]], mask: np.ndarray, seed: int, name: str
 ) -> dict[str, _Cell]:
     """By share; both runs have the same denominators."""
     cells = {}
-    for share in SHARES:
+    for share in measures.SHARES:
         (old, possible), (new, _) = (run[share] for run in pair)
         old, new, possible = old[mask], new[mask], possible[mask]
-        drawn = resampled(new - old, possible, [seed, *f"{name} {share}".encode()])
-        edges = _of_proportions(old, new) if share in SHARES_OF_EPISODES else interval(drawn)
-        cells[share] = _Cell(percent(old, possible), percent(new, possible), drawn, edges)
+        drawn = measures.resampled(new - old, possible, [seed, *f"{name} {share}".encode()])
+        edges = _of_proportions(old, new) if share in measures.SHARES_OF_EPISODES else measures.interval(drawn)
+        cells[share] = _Cell(measures.percent(old, possible), measures.percent(new, possible), drawn, edges)
     return cells
 
 
 def _of_proportions(old: np.ndarray, new: np.ndarray) -> list[float] | None:
     """`old`, `new`: 0 or 1 by episode."""
-    return paired_proportions(int((new > old).sum()), int((old > new).sum()), len(old))
+    return measures.paired_proportions(int((new > old).sum()), int((old > new).sum()), len(old))
 
 
 def _mean_cell(cells: list[_Cell], share: str) -> _Cell:
     """The mean over subsets."""
-    drawn = mean_resampled([(cell.difference, cell.drawn) for cell in cells])
-    if share in SHARES_OF_EPISODES:
-        edges = interval_of_mean([(cell.difference, cell.interval) for cell in cells])
+    drawn = measures.mean_resampled([(cell.difference, cell.drawn) for cell in cells])
+    if share in measures.SHARES_OF_EPISODES:
+        edges = measures.interval_of_mean([(cell.difference, cell.interval) for cell in cells])
     else:
-        edges = interval(drawn)
-    return _Cell(mean_of([cell.first for cell in cells]), mean_of([cell.second for cell in cells]), drawn, edges)
+        edges = measures.interval(drawn)
+    first, second = [cell.first for cell in cells], [cell.second for cell in cells]
+    return _Cell(measures.mean_of(first), measures.mean_of(second), drawn, edges)
 
 
 def _row(cells: dict[str, _Cell], mask: np.ndarray, steps: JudgedSteps) -> dict:
