@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, ValidationInfo, field_validator
 
 from vlm_agent.agents.agent import Agent
 from vlm_agent.agents.of_run import RunSettings
@@ -26,11 +26,12 @@ class VlmSettings(RunSettings):
     batch_tokens: PositiveInt | None = None
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
 
-    @model_validator(mode="after")
-    def _samples_freely(self) -> Self:
-        if self.temperature and self.constrained:
+    @field_validator("temperature")
+    @classmethod
+    def _samples_freely(cls, temperature: float, earlier: ValidationInfo) -> float:
+        if temperature and earlier.data.get("constrained"):
             raise ValueError("temperature and constrained exclude each other: remove one")
-        return self
+        return temperature
 
     def identity(self) -> dict[str, Any]:
         sampled = {"temperature": self.temperature} if self.temperature else {}
