@@ -233,7 +233,7 @@ def _side(interval: Sequence[float] | None) -> int:
 
 
 def _reversed(cell: Cell) -> Cell:
-    value, low, high = (None if cell[name] is None else -cell[name] for name in ("value", "high", "low"))
+    value, low, high = (None if cell[name] is None else 0.0 - cell[name] for name in ("value", "high", "low"))
     return {"value": value, "low": low, "high": high, "decided": cell["decided"]}
 
 
