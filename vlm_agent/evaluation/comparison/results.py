@@ -211,6 +211,8 @@ def _baselines(stages: Stages, finished: Mapping[tuple[str, int], Path]) -> dict
 
 def _pairs(stages: Stages, judged: Mapping[tuple[str, int], JudgedSteps]) -> Iterator[dict[str, Any]]:
     """Differences second - first in points, of agents with the same seed; agents with one seed pair with all seeds."""
+    played = judged if stages.sizes.tasks else ()
+    successes = {owner: evaluated.read_successes(stages.layout.of(ONLINE, *owner)) for owner in played}
     for first, second in combinations(stages.comparison.agents, 2):
         for seed in stages.comparison.seeds:
             owners = [(key, seed if (key, seed) in judged else stages.comparison.seeds[0]) for key in (first, second)]
@@ -223,14 +225,12 @@ def _pairs(stages: Stages, judged: Mapping[tuple[str, int], JudgedSteps]) -> Ite
                 "second": second,
                 "seed": seed,
                 **{scorer: {name: row[name] for name in ("difference", "interval")} for scorer, row in steps.items()},
-                **({SUCCESS: _success(stages, *owners)} if stages.sizes.tasks else {}),
+                **({SUCCESS: _success(successes[owners[0]], successes[owners[1]])} if successes else {}),
             }
 
 
-def _success(stages: Stages, *owners: tuple[str, int]) -> dict[str, Any]:
-    """`gained`: tasks that the second agent alone completes, of `tasks` that could be judged of both; `lost`: the
-    first alone."""
-    one, other = (evaluated.read_successes(stages.layout.of(ONLINE, *owner)) for owner in owners)
+def _success(one: Mapping[str, bool], other: Mapping[str, bool]) -> dict[str, Any]:
+    """`tasks`: those judged for both agents; `gained`: the second alone completes them; `lost`: the first alone."""
     tasks = one.keys() & other.keys()
     gained, lost = (sum(a[task] > b[task] for task in tasks) for a, b in ((other, one), (one, other)))
     interval = paired_proportions(gained, lost, len(tasks))
