@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
+from scipy.stats import binomtest
+
 from studies.ablation.runs import Run
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.evaluation.offline.baselines import constant_predictions, most_frequent_action
@@ -83,6 +85,11 @@ def _verdict(found: Mapping) -> str:
 
 
 FLOOR = "floor"
+
+
+def mcnemar(gained: int, lost: int) -> float | None:
+    """The exact p of McNemar's test that a pair is as likely to gain as to lose; None where no pair differs."""
+    return binomtest(gained, gained + lost).pvalue if gained + lost else None
 
 
 def floor(run: Run) -> dict:

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from scipy.stats import binomtest
-
+from studies.ablation.figures import mcnemar
 from vlm_agent.evaluation.about import AGENT
 from vlm_agent.evaluation.online.evaluate import ONLINE
 from vlm_agent.evaluation.scoring.measures import wilson
@@ -64,7 +63,7 @@ def rows_of(runs: Mapping[str, Mapping[str, dict]], held_out: set[str]) -> dict[
             **{rate: counted(bool(one[rate]) for one in run.values()) for rate in RATES},
             "gained": gained,
             "lost": lost,
-            "p": binomtest(gained, gained + lost).pvalue if gained + lost else None,
+            "p": mcnemar(gained, lost),
             "held_out": counted(one["success"] for one in run.values() if one["template"] in held_out),
         }
     return found

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy.stats import binomtest
 
+from studies.ablation.figures import mcnemar
 from studies.vision_tasker.demonstrations.attempts import Attempt
 from vlm_agent.evaluation.scoring.measures import interval, resampled, wilson
 
@@ -75,8 +75,7 @@ def difference(better: Sequence[Mapping], worse: Sequence[Mapping], measure: str
     found: dict = {"difference": round(100 * float(change.mean()), 2) if len(change) else None, "interval": edges}
     if measure != "progress":
         gained, lost = int((change > 0).sum()), int((change < 0).sum())
-        p = binomtest(gained, gained + lost).pvalue if gained + lost else None
-        found |= {"gained": gained, "lost": lost, "McNemar p": p}
+        found |= {"gained": gained, "lost": lost, "McNemar p": mcnemar(gained, lost)}
     return found
 
 
