@@ -17,6 +17,7 @@ class CuttingProxy:
         self._target, self._mean = target, mean
         self._rng = random.Random(seed)
         self._open: list[socket.socket] = []
+        self._connections: list[threading.Thread] = []
         self._lock = threading.Lock()
 
     def __enter__(self) -> "CuttingProxy":
@@ -37,6 +38,8 @@ class CuttingProxy:
             self._thread.join()
         with self._lock:
             _break(self._open)
+        for connection in self._connections:
+            connection.join()
 
     def _accept(self) -> None:
         while True:
@@ -50,8 +53,16 @@ class CuttingProxy:
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 self._open += [near, far]
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=self._carry, args=(source, sink, left), daemon=True).start()
+            self._connections.append(threading.Thread(target=self._connect, args=(near, far, left), daemon=True))
+            self._connections[-1].start()
+
+    def _connect(self, near: socket.socket, far: socket.socket, left: list[float]) -> None:
+        """Closes both ends after both directions have ended: a number of a closed socket may be that of a new one."""
+        with near, far:
+            back = threading.Thread(target=self._carry, args=(far, near, left), daemon=True)
+            back.start()
+            self._carry(near, far, left)
+            back.join()
 
     def _carry(self, source: socket.socket, sink: socket.socket, left: list[float]) -> None:
         try:
