@@ -93,7 +93,7 @@ class AutoUiLanguage(ActionLanguage):
         """
         kinds = [kind for kind in ActionKind if kind not in (*KINDS_WITH_TOUCH, *KINDS_WITH_TEXT)]
         phrases = [_form(kind, _NONE, _NONE, "") for kind in kinds]
-        phrases += [_swipe_form(*swipe) for swipe in self._swipes]
+        phrases += [_form(ActionKind.DUAL_POINT, *swipe, "") for swipe in self._swipes]
         phrases += [_form(kind, _NONE, _NONE, "")[:-1] for kind in KINDS_WITH_TEXT]
         phrases += [f'"action_type": "{kind.name}", "touch_point": "' for kind in KINDS_WITH_TOUCH]
         phrases += [f"]{_LINK}{_NONE}{_CLOSE}" + '"', f"]{_LINK}", f"]{_CLOSE}" + '"']
@@ -121,9 +121,7 @@ class AutoUiLanguage(ActionLanguage):
 
     def _endings(self, text: str) -> Iterator[str]:
         """Completions of `text`, one for each form that it can become."""
-        wholes = [_form(kind, _NONE, _NONE, "") for kind in ActionKind if kind not in KINDS_WITH_TOUCH]
-        wholes += [_swipe_form(*swipe) for swipe in self._swipes]
-        yield from (whole[len(text) :] for whole in wholes if whole.startswith(text))
+        yield from (whole[len(text) :] for whole in _wholes(self) if whole.startswith(text))
         for kind in KINDS_WITH_TEXT:
             opening = _form(kind, _NONE, _NONE, "")[:-1]
             typed, quote, rest = text[len(opening) :].partition('"')
@@ -131,10 +129,10 @@ class AutoUiLanguage(ActionLanguage):
                 yield "" if quote else '"'
         for kind in KINDS_WITH_TOUCH:
             opening = f'"action_type": "{kind.name}", "touch_point": "['
-            touch, _, after = text[len(opening) :].partition("]")
-            for whole in self._gestures(kind, touch, after[len(_LINK) + 1 :].partition("]")[0]):
-                if whole.startswith(text):
-                    yield whole[len(text) :]
+            if opening.startswith(text[: len(opening)]):
+                touch, _, after = text[len(opening) :].partition("]")
+                gestures = self._gestures(kind, touch, after[len(_LINK) + 1 :].partition("]")[0])
+                yield from (whole[len(text) :] for whole in gestures if whole.startswith(text))
 
     def _gestures(self, kind: ActionKind, touch: str, lift: str) -> Iterator[str]:
         """Encoded actions whose points may begin with the texts `touch` and `lift`, each from behind its bracket."""
@@ -176,6 +174,12 @@ class AutoUiSettings(LanguageSettings):
         return AutoUiLanguage(self.normalised)
 
 
+@lru_cache
+def _wholes(language: AutoUiLanguage) -> list[str]:
+    wholes = [_form(kind, _NONE, _NONE, "") for kind in ActionKind if kind not in KINDS_WITH_TOUCH]
+    return wholes + [_form(ActionKind.DUAL_POINT, *swipe, "") for swipe in language._swipes]
+
+
 @lru_cache(maxsize=1 << 16)
 def _ending(language: AutoUiLanguage, text: str) -> str | None:
     """`ending`, cached because decoding repeats the same prefixes. Only decoding rejects text that is not Unicode."""
@@ -185,10 +189,6 @@ def _ending(language: AutoUiLanguage, text: str) -> str | None:
 
 def _form(kind: ActionKind, touch: str, lift: str, typed: str) -> str:
     return f'"action_type": "{kind.name}", "touch_point": "{touch}{_LINK}{lift}{_CLOSE}{typed}"'
-
-
-def _swipe_form(touch: str, lift: str) -> str:
-    return _form(ActionKind.DUAL_POINT, touch, lift, "")
 
 
 def _typed(text: str) -> str:

@@ -239,8 +239,8 @@ def train(name: str, device: torch.device) -> dict:
 
 
 def evaluate(name: str, device: torch.device) -> dict:
-    """`answers`: an agent's answers to every step, free and constrained, and one step by itself. `waits`: of one batch,
-    in the prefill, and by operation in the steps of decoding, whose number is `steps`."""
+    """`answers`: an agent's answers to every step, free and constrained, and one step by itself. `waits`: of the free
+    batch, in the prefill, and by operation in the steps of decoding, whose number is `steps`."""
     from helpers.models import families
 
     from vlm_agent.agents import Turn
@@ -248,14 +248,16 @@ def evaluate(name: str, device: torch.device) -> dict:
 
     family = families.family(name)
     agent = VlmAgent(family.model.to(device).eval(), family.words, family.sentences)
-    ways = agent, replace(agent, constrained=True)
-    every = [answer.text for way in ways for answers in way.answer_episodes(episodes()) for answer in answers]
+    constrained = replace(agent, constrained=True).answer_episodes(episodes())
+    counted, free = counting_waits(agent)  # not of the first batch, which also waits for what a device keeps
+    every = [answer.text for answers in (*free, *constrained) for answer in answers]
     first, second, *_ = episodes()[0].steps
     every.append(agent.act("open settings", [Turn(first.screen, None, first.action)], second.screen).text)
-    return {"answers": every} | waits_of(agent)
+    return {"answers": every} | counted
 
 
-def waits_of(agent) -> dict:
+def counting_waits(agent) -> tuple[dict, list]:
+    """The `waits` and `steps` of `evaluate`, and the answers."""
     decoder, waits, steps = agent.decoder, {}, 0
     prefill, step = decoder.prefill, decoder.step
 
@@ -272,8 +274,9 @@ def waits_of(agent) -> dict:
         return step(*inputs)
 
     decoder.prefill, decoder.step = prefilled, stepped
-    agent.answer_episodes(episodes())
-    return {"waits": waits | {"decoding": dict(SecondDevice.waits)}, "steps": steps}
+    answers = agent.answer_episodes(episodes())
+    decoder.prefill, decoder.step = prefill, step
+    return {"waits": waits | {"decoding": dict(SecondDevice.waits)}, "steps": steps}, answers
 
 
 def main() -> None:

@@ -2,8 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
 from collections import namedtuple
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 import safetensors.numpy
 from helpers.data.feature_shards import write_several
 from helpers.models import vision_towers
+from helpers.training import forks
 
 from vlm_agent.cli import FAILED, main
 from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -76,9 +75,10 @@ sys.exit(main(sys.argv[2:]))
 
 def test_a_killed_extraction_resumes_and_ends_with_the_same_bytes(words, uninterrupted, tmp_path, monkeypatch):
     command = _output(words, tmp_path / "out")
+    (tmp_path / "killed.py").write_text(_KILLED)
     for batches in (4, 1):  # in the second shard; and again in the resumed one
-        died = subprocess.run([sys.executable, "-c", _KILLED, str(batches), *command], capture_output=True, check=False)
-        assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+        died = forks.start(tmp_path / "killed.py", batches, *command, output=tmp_path / "printed")
+        assert died.wait() == -signal.SIGKILL, (tmp_path / "printed").read_text()
         assert not (tmp_path / "out" / "manifest.json").exists()
         assert list((tmp_path / "out").rglob(".*.partial"))
     started = []

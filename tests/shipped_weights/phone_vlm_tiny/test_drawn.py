@@ -121,6 +121,8 @@ def test_after_exploration_walks_start_most_goal_first_lessons_are_partial_instr
 
 _DIGEST = """
 import sys
+from vlm_agent.files.imports import start_program
+start_program()
 sys.path[:0] = sys.argv[1:]
 import test_drawn
 print(test_drawn.digest())

@@ -33,6 +33,8 @@ from vlm_agent.training.data.recipe_sentences import recipe_sentences, whole_len
 from vlm_agent.training.data.shard_data import ShardDataModule
 
 D_POT = {"past_screens": 0, "notes": FORMS["d_pot"]}
+SHORT = 24
+"""An untrained agent writes a plan to its limit."""
 PASTS = [{}, {"max_tokens": 200}, {"past_screens": 2, "history": 1}, D_POT]
 TEST = [episode("e0", "Open settings 1"), episode("e1", "buy a clock")]
 """The goal of the first is in train."""
@@ -178,7 +180,7 @@ def run(tmp_path_factory, encoder) -> Path:
     """A run whose shards no longer exist."""
     folder = tmp_path_factory.mktemp("trained")
     shards = tiny.write_shards(folder / "shards", TRAIN)
-    content = content_of(shards, folder / "run", encoder, **D_POT)
+    content = content_of(shards, folder / "run", encoder, **D_POT, max_note_tokens=SHORT)
     content["training"] |= {"steps": 4, "save_steps": 2}
     (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
     assert main(["train", "--config", str(folder / "recipe.yaml")]) == OK
@@ -221,7 +223,11 @@ def test_batched_steps_answer_as_each_step_alone(agent, control):
 def test_a_static_plan_follows_the_references(agent, run):
     content = yaml.safe_load((run / "recipe.yaml").read_text())["data"] | {"notes": {"plan": "first"}}
     static = planned(
-        run.parent / "gone", Path(content["references"]["encoder"]), past_screens=0, notes={"plan": "first"}
+        run.parent / "gone",
+        Path(content["references"]["encoder"]),
+        past_screens=0,
+        notes={"plan": "first"},
+        max_note_tokens=SHORT,
     )
     one = replace(agent, sentences=static.sentences)
     assert one.answer_episodes(TEST) == answer_step_by_step(one, TEST)

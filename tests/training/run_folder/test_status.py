@@ -4,11 +4,11 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
+import time
 from datetime import datetime, timedelta
 
 import pytest
+from helpers.training import forks
 
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.errors import UserError
@@ -135,10 +135,15 @@ with run_lock(Path(sys.argv[1]), print):
 
 
 def test_running_killed_and_interrupted_differ_by_the_lock(folder, tmp_path):
+    (tmp_path / "holder.py").write_text(_HOLDER)
+    printed = tmp_path / "printed"
+
     def start():
-        command = [sys.executable, "-c", _HOLDER, str(folder.path)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert process.stdout.readline() == "held\n"
+        printed.write_text("")
+        process = forks.start(tmp_path / "holder.py", folder.path, output=printed)
+        while printed.read_text() != "held\n":
+            assert process.poll() is None
+            time.sleep(0.02)
         return process
 
     process = start()
@@ -152,7 +157,7 @@ def test_running_killed_and_interrupted_differ_by_the_lock(folder, tmp_path):
     assert read_status(folder.path).state.startswith(f"killed: {owner}")
     assert read_status(folder.path).state.endswith("; run the same command again to resume")
     process = start()
-    process.send_signal(signal.SIGINT)
+    os.kill(process.pid, signal.SIGINT)
     process.wait()
     assert read_status(folder.path).state == "interrupted; run the same command again to resume"
 
