@@ -2,24 +2,30 @@
 
 import io
 import json
+import math
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
+from vlm_agent.cli import FAILED, main
 from vlm_agent.cli.status import _run_lines
-from vlm_agent.errors import RecipeError, TrainingError, UserError
+from vlm_agent.errors import DatasetError, RecipeError, TrainingError, UserError
 from vlm_agent.files import read_checked
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.yaml_file import validated
 from vlm_agent.reinforcement import rounds
-from vlm_agent.reinforcement.data import data_of, refuse_idle_rounds
+from vlm_agent.reinforcement.data import _demonstration, data_of, refuse_idle_rounds
+from vlm_agent.reinforcement.rollouts import RecordedAnswer, Rollout
 from vlm_agent.simulator import TEMPLATES
+from vlm_agent.simulator.demonstrations import simulated_tasks
 from vlm_agent.training.engine import Engine
 from vlm_agent.training.journal import read_progress
 from vlm_agent.training.run_folder.status import read_status
@@ -113,6 +119,41 @@ def test_a_run_that_is_killed_between_waves_and_in_an_update_resumes_to_the_same
         assert (output / path.relative_to(whole)).read_bytes() == path.read_bytes()
 
 
+def test_settings_of_rollouts_may_not_change_before_their_updates_are_complete(whole, tmp_path):
+    first = rounds.Round(whole, 0, recipe(tmp_path).reinforcement, 0)
+    assert len(first.played(None, kill)) == 4
+    changed = replace(first, recipe=recipe(tmp_path, temperature=0.5).reinforcement)
+    with pytest.raises(TrainingError, match=r"temperature was 1.0 when round 1 was played: restore it"):
+        changed.played(None, kill)
+
+
+def test_figures_of_a_round_that_was_edited_or_removed_can_be_restored(whole, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(whole / "rounds", folder / "rounds")
+    (folder / "rounds/00000/scores.json").unlink()
+    with pytest.raises(DatasetError, match=r"scores.json .*; to play this round again, remove the check"):
+        rounds.Round(folder, 1, recipe(tmp_path).reinforcement, 0).tasks()
+
+
+@pytest.mark.parametrize("method", ["grpo", "gigpo", "awr"])
+def test_equal_rewards_teach_nothing_although_their_mean_is_rounded(tmp_path, method):
+    played = {"method": method, "samples": 6, "reward": {"not_an_action": -0.2}}
+    stream = data_of(recipe(tmp_path, **played)).stream()
+    outcome = SimpleNamespace(success=False, false_complete=False, side_effects=[])
+    one = Rollout("general/train/7", 0, "go_home", [RecordedAnswer([1], [0.0], 0.0, "a")], outcome, unparsed=1)
+    assert math.fsum([-0.2] * 6) / 6 != -0.2
+    found, figures = stream._learned([one] * 6, None)
+    assert (found, figures["learned_groups"]) == ([], 0)
+
+
+def test_learner_and_sampler_are_compared_where_tokens_were_sampled(tmp_path):
+    """One row of this round is a demonstration, the other a rollout of which nothing is learned."""
+    played = {"rounds": 1, "tasks": 1, "updates": 1, "all_fail": "demonstration"}
+    (line,) = lines(run(tmp_path / "run", **played))
+    assert (line["demonstrations"], line["learned_groups"]) == (1, 0)
+    assert line["log_probability_gap"] <= 1e-4
+
+
 def test_the_curriculum_prefers_templates_that_sometimes_succeed(tmp_path):
     played = recipe(tmp_path, rounds=1, tasks=1).reinforcement
     first = rounds.Round(tmp_path, 0, played, 0)
@@ -161,7 +202,8 @@ ALL = [template.name for template in TEMPLATES]
         ({"temperature": 0}, "temperature: 0 makes all samples of a task equal, so that all advantages are zero"),
         ({"held_out_templates": ["see_carts"]}, "'see_carts' is unknown; did you mean see_cart?"),
         ({"held_out_templates": ALL}, "nothing is left to practise"),
-        ({"split": "test"}, "split: 'test' is refused: these tasks are for evaluation"),
+        ({"split": "test"}, "recipe: reinforcement.split: 'test' is refused: these tasks are for evaluation"),
+        ({"temprature": 1}, "recipe: unknown key reinforcement.temprature; did you mean reinforcement.temperature?"),
         ({"task_set": "emulator"}, "task_set: 'emulator' cannot be practised"),
         ({"rounds": 0}, "rounds"),
     ],
@@ -176,9 +218,13 @@ def test_a_recipe_that_cannot_learn_is_refused_in_one_line(tmp_path, played, mes
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"training": {"steps": 7}}, "training.steps is reinforcement.rounds x updates, 4"),
+        ({"training": {"steps": 7}}, "training.steps is reinforcement.rounds x updates, 4; remove it"),
+        ({"training": {"epochs": 2}}, "remove training.epochs"),
         ({"training": {"batch_size": 2}}, "remove training.batch_size"),
         ({"data": {"shards": "x"}}, "remove data.shards"),
+        ({"data": {"limit": 4}}, "remove data.limit"),
+        ({"data": {"references": {"encoder": "x"}}}, "remove data.references"),
+        ({"data": {"control": "no_history"}}, "remove data.control"),
         ({"model": {"base": "phone_vlm_tiny", "lora": {"dropout": 0.1}}}, "dropout must be 0"),
     ],
 )
@@ -188,6 +234,35 @@ def test_keys_that_rollouts_exclude_are_refused(tmp_path, changes, message):
         content[section] |= keys
     with pytest.raises(RecipeError, match=message):
         validated(Recipe, content, "recipe", RecipeError)
+
+
+def test_check_refuses_what_the_run_would_refuse(tmp_path, capsys):
+    content = json.loads(recipe(tmp_path / "run", method="ppo").model_dump_json())
+    (tmp_path / "recipe.yaml").write_text(json.dumps(content))
+    assert main(["check", "train", "--config", str(tmp_path / "recipe.yaml")]) == FAILED
+    assert "reinforcement.method: 'ppo' is unknown" in capsys.readouterr().err
+
+
+def test_a_run_in_which_no_part_trains_is_refused(tmp_path):
+    content = json.loads(recipe(tmp_path / "run").model_dump_json())
+    content["model"]["train"] = dict.fromkeys(content["model"]["train"], "frozen")
+    with pytest.raises(RecipeError, match="freezes every part; set language_model to lora"):
+        train(validated(Recipe, content, "recipe", RecipeError), Console(file=io.StringIO()), data_of)
+
+
+def test_a_demonstration_has_the_form_that_the_agent_reads(tmp_path):
+    content = json.loads(recipe(tmp_path / "run").model_dump_json())
+    for past_screens, count in ((None, 1), (1, 4)):
+        content["data"]["past_screens"] = past_screens
+        data = data_of(validated(Recipe, content, "recipe", RecipeError))
+        task = next(task for task in simulated_tasks(20, 0, "train") if len(task.demonstration()) == 4)
+        found = [one.sentence.input_ids for one in _demonstration(task.name, SimpleNamespace(sentences=data.sentences))]
+        assert len(found) == count
+        steps = task.demonstration().steps
+        for number, ids in enumerate(found):
+            acted = replace(task.demonstration(), steps=steps[: number + 1])
+            prompt = data.sentences.prompt(acted).input_ids
+            assert ids[: len(prompt)] == prompt and len(ids) > len(prompt)
 
 
 def test_the_saved_recipe_of_a_run_is_a_valid_recipe(tmp_path):

@@ -89,6 +89,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
     from vlm_agent.recipe.run import read_recipe
+    from vlm_agent.reinforcement.data import RolloutData
     from vlm_agent.training.dry_run.start import check_recipe
 
     recipe = read_recipe(options.config, keys_in(options))
@@ -97,6 +98,8 @@ def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
     if recipe.data.shards is not None:
         earlier.check_subsets(recipe.data.mixture, Path(recipe.data.shards), "data.mixture")
     check_recipe(recipe, earlier.writes)
+    if recipe.reinforcement is not None:
+        RolloutData(recipe).check()
 
 
 def _dry_run(recipe: "Recipe", options: argparse.Namespace, console: "Console") -> None:
@@ -105,10 +108,12 @@ def _dry_run(recipe: "Recipe", options: argparse.Namespace, console: "Console") 
     from vlm_agent.training.dry_run.hardware import find_gpu
     from vlm_agent.training.dry_run.report import Target, dry_run, print_dry_run
     from vlm_agent.training.dry_run.start import check_start
+    from vlm_agent.training.journal import check_tracker
 
     data = data_of(recipe)
     if recipe.reinforcement is not None:  # the lengths of its sentences are known only once they are played
         data.stream()
+        check_tracker(recipe)
         console.print(f"{data.reads}; {data.steps} steps of {data.rows_per_step} rows", highlight=False, soft_wrap=True)
         return
     data_module = cast(ShardDataModule, data)

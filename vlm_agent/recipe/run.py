@@ -17,6 +17,7 @@ from pydantic import (
     PlainSerializer,
     PositiveFloat,
     PositiveInt,
+    ValidationError,
     model_validator,
 )
 
@@ -157,23 +158,27 @@ class Recipe(Section):
         rounds = content.get("reinforcement") if isinstance(content, dict) else None
         if not isinstance(rounds, dict) or not isinstance(content.get("training"), dict):
             return content
-        played = ReinforcementRecipe.model_validate(rounds)
-        derived = {"steps": played.steps, "save_steps": played.updates, "log_steps": played.updates}
-        return content | {"training": derived | content["training"]}
+        training = content["training"]
+        try:
+            played = ReinforcementRecipe.model_validate(rounds)
+        except ValidationError:  # the field reports it, with its place
+            return content | {"training": {"steps": 1} | training}
+        length = {"steps": played.steps} if training.get("epochs") is None else {}
+        return content | {"training": length | dict.fromkeys(("save_steps", "log_steps"), played.updates) | training}
 
     @model_validator(mode="after")
     def _learns_from_rollouts(self) -> "Recipe":
         training, played = self.training, self.reinforcement
         if played is None:
             return self
+        sizes = ("epochs", "batch_size", "batch_tokens", "validation", "deepspeed")
+        sources = ("shards", "chats", "references", "mixture", "limit", "max_tokens", "control")
+        excluded = [f"training.{key}" for key in sizes if getattr(training, key)]
+        excluded += [f"data.{key}" for key in sources if getattr(self.data, key)]
+        if excluded or self.data.sentences != "trajectory":
+            raise ValueError(f"remove {[*excluded, 'data.sentences'][0]}; an agent learns trajectories of its own here")
         if training.steps != played.steps:
             raise ValueError(f"training.steps is reinforcement.rounds x updates, {played.steps}; remove it")
-        if sizes := [
-            key for key in ("batch_size", "batch_tokens", "validation", "deepspeed") if getattr(training, key)
-        ]:
-            raise ValueError(f"remove training.{sizes[0]}; rows of rollouts do not support it")
-        if (self.data.shards, self.data.chats, self.data.sentences) != (None, None, "trajectory"):
-            raise ValueError("rollouts are trajectories of the agent itself; remove data.shards and data.sentences")
         if self.model.train.has_adapter and self.model.lora.dropout:
             raise ValueError("model.lora.dropout must be 0: tokens are scored as they were sampled, without dropout")
         return self

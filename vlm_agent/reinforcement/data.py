@@ -23,7 +23,7 @@ from vlm_agent.models.loss import NOT_FOR_MODELS
 from vlm_agent.models.weights.adapters import merge_adapter
 from vlm_agent.models.weights.precision import cast_linear_weights, is_quantised
 from vlm_agent.recipe.reinforcement import ReinforcementRecipe
-from vlm_agent.recipe.run import Recipe, ValidationRecipe
+from vlm_agent.recipe.run import Recipe
 from vlm_agent.reinforcement.methods import METHODS, Method, Trial
 from vlm_agent.reinforcement.rollouts import Rollout, play, replayed, task_at
 from vlm_agent.reinforcement.rounds import Round, practised_templates
@@ -34,13 +34,13 @@ from vlm_agent.simulator import TEMPLATES
 from vlm_agent.training.data.data_module import DataModule
 from vlm_agent.training.data.shard_data import check_sentences
 from vlm_agent.training.data.shard_data import data_module_of as recorded_data_of
-from vlm_agent.training.data.stream import Order, RowStream
 from vlm_agent.training.engine import Engine, on_device
 from vlm_agent.training.loop import ranks
 from vlm_agent.training.run_folder.checkpoints import preserved_random_state
 
 PATIENCE = 5
 """Rounds without anything to learn after which a run stops."""
+LEARNED = ("learned_groups", "demonstrations")
 DEMONSTRATION_WEIGHT = 0.5
 """The advantage of a demonstrated token. The largest one of GRPO is below 1."""
 
@@ -92,16 +92,6 @@ class RolloutData(DataModule):
             raise RecipeError("model: reinforcement starts from a trained agent; set model.base to its run folder")
         return Vocabulary(self.recipe.action_language.build().vocabulary(), ())
 
-    @property
-    def order(self) -> Order:
-        raise RecipeError("rollouts are known only during the run")
-
-    def writer(self) -> Callable:
-        raise RecipeError("rollouts are known only during the run")
-
-    def validation_rows(self, validation: ValidationRecipe) -> RowStream:
-        raise RecipeError("remove training.validation; rollouts have no recorded episodes to validate on")
-
     def steps_of(self, rows: int) -> int:
         return self.played.steps
 
@@ -148,6 +138,7 @@ class RolloutStream:
         """Plays the round; returns its rows by number. `is_new`: the model has not changed since its start."""
         data, started = self.data, time.monotonic()
         played = Round(self.run, number, data.played, data.recipe.seed)
+        is_begun = played.folder.exists()
         with preserved_random_state():
             agent = acting_copy(engine, data)
             player = partial(play, agent, temperature=data.played.temperature, seed=played.sampling_seed)
@@ -157,16 +148,18 @@ class RolloutStream:
         figures = played.score(rollouts, groups)
         refuse_idle_rounds(played)
         rows = dealt(sentences, data.played.updates * data.rows_per_step, f"{played.sampling_seed}/rows")
-        rows = [row or [self._of_nothing(rollouts[0], agent)] for row in rows]
-        self._figures = {
-            "round": number + 1.0,
-            **figures,
-            "rollout_seconds": playing,
-            "steps_per_second": sum(len(one.answers) for one in rollouts) / playing,
-        }
+        prompt, _ = next(replayed(rollouts[0], agent))
+        rows = [row or [Scored.of_nothing(prompt.sentence, rollouts[0].answers[0])] for row in rows]
+        self._figures = {"round": number + 1.0, **figures}
+        if not is_begun:
+            steps = sum(len(one.answers) for one in rollouts)
+            self._figures |= {"rollout_seconds": playing, "steps_per_second": steps / playing}
         row_of = partial(self._collated, rows)
         if is_new:
-            self._figures["log_probability_gap"] = gap(engine, row_of(ranks.number()), rows[ranks.number()])
+            own = range(ranks.number(), len(rows), ranks.count())
+            row = next((one for one in own if any(map(Scored.is_sampled, rows[one]))), own[0])
+            difference = gap(engine, row_of(row), rows[row])  # a forward pass of all ranks
+            self._figures |= {} if math.isnan(difference) else {"log_probability_gap": difference}
         self._updating = time.monotonic()
         return row_of
 
@@ -178,19 +171,16 @@ class RolloutStream:
         """The sentences of the groups with an advantage, and figures of all groups."""
         played, samples = self.data.played, self.data.played.samples
         found: list[Scored] = []
-        figures = dict.fromkeys(("mixed_groups", "learned_groups", "demonstrations", "unjudged"), 0.0)
+        figures = dict.fromkeys(("mixed_groups", *LEARNED), 0.0)
         for at in range(0, len(rollouts), samples):
-            # A phone that could not be judged neither succeeded nor failed.
-            group = [one for one in rollouts[at : at + samples] if one.outcome.success is not None]
-            figures["unjudged"] += samples - len(group)
-            if not group:
-                continue
+            group = rollouts[at : at + samples]
             trials = [
                 Trial(one.reward(played.reward), bool(one.outcome.success), [answer.state for answer in one.answers])
                 for one in group
             ]
             figures["mixed_groups"] += len({trial.success for trial in trials}) > 1
-            advantages = self.data.method.advantages(trials)
+            # Means of equal rewards differ from them by rounding.
+            advantages = [[round(one, 9) for one in own] for own in self.data.method.advantages(trials)]
             if not all(map(math.isfinite, itertools.chain(*advantages))):
                 raise TrainingError(f"an advantage of task {group[0].task} is not a number; lower reinforcement.reward")
             if any(itertools.chain(*advantages)):
@@ -199,14 +189,20 @@ class RolloutStream:
                     found += _sentences(one, own, agent) if any(own) else []
             if played.all_fail == "demonstration" and not any(trial.success for trial in trials):
                 figures["demonstrations"] += 1
-                sentence = agent.sentences.build(task_at(group[0].task).demonstration(), with_swipe_targets=True)
-                sentence.about = f"demonstration of {group[0].task}"
-                found.append(Scored.of_demonstration(sentence, DEMONSTRATION_WEIGHT))
+                found += _demonstration(group[0].task, agent)
         return found, figures
 
-    def _of_nothing(self, rollout: Rollout, agent: VlmAgent) -> Scored:
-        prompt, _ = next(replayed(rollout, agent))
-        return Scored.of_nothing(prompt.sentence, rollout.answers[0])
+
+def _demonstration(task: str, agent: VlmAgent) -> list[Scored]:
+    """As the agent reads it: a trajectory, or with `data.past_screens` a sentence for each step."""
+    episode, sentences = task_at(task).demonstration(), agent.sentences
+    if sentences.past is None:
+        found = [sentences.build(episode, with_swipe_targets=True)]
+    else:
+        found = [sentences.build_step(episode, step, with_swipe_targets=True) for step in range(len(episode))]
+    for one in found:
+        one.about = f"demonstration of {task}"
+    return [Scored.of_demonstration(one, DEMONSTRATION_WEIGHT) for one in found]
 
 
 def _sentences(rollout: Rollout, advantages: Sequence[float], agent: VlmAgent) -> list[Scored]:
@@ -262,7 +258,7 @@ def gap(engine: Engine, batch: dict[str, Any], row: Sequence[Scored]) -> float:
 def refuse_idle_rounds(played: Round) -> None:
     """Raises TrainingError after `PATIENCE` rounds of these settings without anything to learn."""
     idle = itertools.takewhile(
-        lambda one: one["settings"] == played.settings() and not _learns(one["figures"]),
+        lambda one: one["settings"] == played.settings() and not any(map(one["figures"].get, LEARNED)),
         (one.scores() for one in itertools.chain([played], played.earlier())),
     )
     if len(list(itertools.islice(idle, PATIENCE))) == PATIENCE:
@@ -271,7 +267,3 @@ def refuse_idle_rounds(played: Round) -> None:
             "success, so nothing is learned. Change reinforcement.temperature, samples or curriculum, or set "
             "reinforcement.all_fail to demonstration; then run the same command again to resume"
         )
-
-
-def _learns(figures: dict[str, float]) -> bool:
-    return figures["learned_groups"] + figures["demonstrations"] > 0

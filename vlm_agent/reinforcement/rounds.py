@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from vlm_agent.errors import DatasetError, RecipeError
+from vlm_agent.errors import DatasetError, RecipeError, TrainingError
 from vlm_agent.files import read_checked, write_checked
 from vlm_agent.recipe.reinforcement import ReinforcementRecipe
 from vlm_agent.reinforcement.rollouts import Rollout
@@ -35,7 +35,7 @@ FLOOR = 0.05
 """The share of tasks that the curriculum draws uniformly."""
 FORGETTING = 0.9
 """The weight of the rollouts of a round in the success of a template, relative to those of the next one."""
-REMEDY = "remove it, and the round is played again"
+REPLAY = "to play this round again, remove the checkpoints after its start, and run the same command again"
 
 
 def practised_templates(recipe: ReinforcementRecipe) -> list[Template]:
@@ -72,7 +72,7 @@ class Round:
 
     def scores(self) -> dict[str, Any]:
         """Raises DatasetError where the file is damaged."""
-        content: dict[str, Any] = read_checked(self.folder / "scores.json", REMEDY)
+        content: dict[str, Any] = read_checked(self.folder / "scores.json", REPLAY)
         return content
 
     def settings(self) -> dict[str, Any]:
@@ -116,27 +116,31 @@ class Round:
         """All rollouts of the round, those that are not recorded played now, by all ranks. `policy`: the digest of the
         weights at its start; None: they have changed since, so that all must be recorded. A collective.
 
-        Raises DatasetError that names a wave which can no longer be played.
+        Raises DatasetError for a wave that can no longer be played, TrainingError for settings that changed since then.
         """
         tasks = self._planned(policy)
         pairs = [(task, sample) for task in tasks for sample in range(self.recipe.samples)]
         waves = [pairs[at : at + WAVE] for at in range(0, len(pairs), WAVE)]
         for number in range(ranks.number(), len(waves), ranks.count()):
-            path = self._wave(number)
-            if not self._is_whole(path, can_be_played=policy is not None):
-                write_checked(path, {"rollouts": [asdict(one) for one in play(waves[number])]})
+            if policy is not None and _known(self._wave(number)) is None:
+                write_checked(self._wave(number), {"rollouts": [asdict(one) for one in play(waves[number])]})
         ranks.wait()
-        records = (read_checked(self._wave(number), REMEDY)["rollouts"] for number in range(len(waves)))
+        records = (read_checked(self._wave(number), REPLAY)["rollouts"] for number in range(len(waves)))
         return [Rollout.of_record(record) for wave in records for record in wave]
 
     def _planned(self, policy: str | None) -> list[str]:
         """The tasks of the plan, which is written unless it is there. Rollouts of another plan are removed."""
         path = self.folder / "plan.json"
         if policy is None:
-            return list(read_checked(path, "resume from an earlier checkpoint")["tasks"])
+            plan = read_checked(path, REPLAY)
+            for key, value in self.settings().items():
+                if plan["settings"][key] != value:
+                    before = f"reinforcement.{key} was {plan['settings'][key]} when round {self.number + 1} was played"
+                    raise TrainingError(f"{before}: restore it until the updates of that round are made, or {REPLAY}")
+            return list(plan["tasks"])
         tasks = self.tasks()
         plan = {"tasks": tasks, "settings": self.settings(), "seed": self.sampling_seed, "policy": policy}
-        if ranks.number() == 0 and not (path.is_file() and _content(path) == plan):
+        if ranks.number() == 0 and _known(path) != plan:
             shutil.rmtree(self.folder, ignore_errors=True)
             (self.folder / "waves").mkdir(parents=True)
             write_checked(path, plan)
@@ -145,19 +149,6 @@ class Round:
 
     def _wave(self, number: int) -> Path:
         return self.folder / "waves" / f"{number:04d}.json"
-
-    def _is_whole(self, path: Path, can_be_played: bool) -> bool:
-        """Whether the wave is recorded; a damaged one is reported."""
-        if not path.is_file() and can_be_played:
-            return False
-        try:
-            read_checked(path, "remove the checkpoints after the start of this round to play it again")
-        except DatasetError as damage:
-            if not can_be_played:
-                raise
-            _LOG.warning("%s; it is played again", damage)
-            return False
-        return True
 
     # Scores
 
@@ -190,11 +181,10 @@ def figures_of(rollouts: Sequence[Rollout]) -> dict[str, float]:
     }
 
 
-def _content(path: Path) -> dict | None:
-    """None where the file is damaged."""
+def _known(path: Path) -> dict | None:
+    """The content of a file; None where it is missing, or damaged, which is reported."""
     try:
-        content: dict = read_checked(path, REMEDY)
+        return read_checked(path, "it is played again") if path.is_file() else None
     except DatasetError as damage:
         _LOG.warning("%s", damage)
         return None
-    return content

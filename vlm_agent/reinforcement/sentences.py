@@ -36,6 +36,9 @@ class Scored:
     def of_demonstration(cls, sentence: Sentence, weight: float) -> "Scored":
         return cls(sentence, [weight] * len(sentence), [math.nan] * len(sentence))
 
+    def is_sampled(self) -> bool:
+        return not all(map(math.isnan, self.log_probabilities))
+
     def branch(self, prefix: int, answer: RecordedAnswer) -> int:
         """The place of the answer as a branch of the first `prefix` tokens."""
         self.sentence.branch(prefix, answer.ids)

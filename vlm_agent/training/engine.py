@@ -192,7 +192,7 @@ def load_base(recipe: Recipe, data: DataModule, run: Path) -> PreTrainedModel:
 def adapt(base: PreTrainedModel, recipe: Recipe, place: Place) -> PreTrainedModel | PeftModel:
     """The base, quantised where the recipe asks for it, with adapters; each part trains as `model.train` states.
 
-    DeepSpeed has no autocast: what trains has the dtype of what it reads.
+    DeepSpeed has no autocast: what trains has the dtype of what it reads. Raises RecipeError where nothing trains.
     """
     if recipe.model.quantisation is not None:
         on_device = cast(nn.Module, base).to(place.device)  # quantising 7 B weights on a CPU would take minutes
@@ -200,6 +200,8 @@ def adapt(base: PreTrainedModel, recipe: Recipe, place: Place) -> PreTrainedMode
     in_bf16 = recipe.training.deepspeed is not None and place.bf16
     dtype = torch.bfloat16 if in_bf16 else torch.float32
     model = choose_trained_weights(base, recipe.model.train, recipe.model.lora, dtype)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise RecipeError("model.train freezes every part; set language_model to lora, or another part to full")
     model.config.use_cache = False
     return model
 

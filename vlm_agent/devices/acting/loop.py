@@ -35,7 +35,7 @@ _BLACK = (
     "that is off. The agent sees nothing. Such steps are marked in the trace, and no training data are made of them"
 )
 
-_SAME_AGAIN = "the answer was not an action, and the screen is as it was: the same prompt would get the same answer"
+_SAME_AGAIN = "the answer was not an action, and the screen is as it was: the same prompt would follow"
 
 
 @dataclass(frozen=True)
