@@ -44,7 +44,8 @@ def _problems(capsys, *commands):
 
 def test_a_right_pipeline_is_accepted_before_its_data_exist_and_writes_nothing(place, capsys):
     before = sorted(place.iterdir())
-    assert _problems(capsys, CONVERT, TRAIN, EVALUATE) is None
+    from_base = ("train", "--config", "recipe.yaml", "--output", "second", "--data.shards", "shards")
+    assert _problems(capsys, CONVERT, TRAIN, (*from_base, "--model.base", "run"), EVALUATE) is None
     assert sorted(place.iterdir()) == before
 
 

@@ -106,10 +106,10 @@ class RolloutData(DataModule):
         if played.task_set != "simulated":
             raise RecipeError(f"reinforcement.task_set: {played.task_set!r} cannot be practised; use simulated")
         practised_templates(played)
-        check_sentences(self.recipe, self.config, self.processor)
 
     def stream(self) -> "RolloutStream":
         self.check()
+        check_sentences(self.recipe, self.config, self.processor)
         return RolloutStream(self)
 
 
@@ -138,7 +138,7 @@ class RolloutStream:
         """Plays the round; returns its rows by number. `is_new`: the model has not changed since its start."""
         data, started = self.data, time.monotonic()
         played = Round(self.run, number, data.played, data.recipe.seed)
-        is_begun = played.folder.exists()
+        is_resumed = played.folder.exists()
         with preserved_random_state():
             agent = acting_copy(engine, data)
             player = partial(play, agent, temperature=data.played.temperature, seed=played.sampling_seed)
@@ -151,7 +151,7 @@ class RolloutStream:
         prompt, _ = next(replayed(rollouts[0], agent))
         rows = [row or [Scored.of_nothing(prompt.sentence, rollouts[0].answers[0])] for row in rows]
         self._figures = {"round": number + 1.0, **figures}
-        if not is_begun:
+        if not is_resumed:
             steps = sum(len(one.answers) for one in rollouts)
             self._figures |= {"rollout_seconds": playing, "steps_per_second": steps / playing}
         row_of = partial(self._collated, rows)
@@ -194,7 +194,7 @@ class RolloutStream:
 
 
 def _demonstration(task: str, agent: VlmAgent) -> list[Scored]:
-    """As the agent reads it: a trajectory, or with `data.past_screens` a sentence for each step."""
+    """The expert's trajectory in the form that the agent reads: with `data.past_screens`, a sentence for each step."""
     episode, sentences = task_at(task).demonstration(), agent.sentences
     if sentences.past is None:
         found = [sentences.build(episode, with_swipe_targets=True)]

@@ -190,9 +190,7 @@ def test_the_same_is_not_asked_again_after_an_answer_that_is_not_an_action(tmp_p
     ending = run(tmp_path / "trace", agent, phone, Limits(unparsed=3))
     assert (ending.reason, ending.unparsed, ending.steps, len(agent.inputs)) == ("unparsed", 1, 2, 2)
     assert (ending.tokens, ending.calls) == ((200, 6), 2)
-    assert ending.message == (
-        "the answer was not an action, and the screen is as it was: the same prompt would follow"
-    )
+    assert ending.message == "the answer was not an action, and the screen is as it was: the same prompt would follow"
     assert read_trace(tmp_path / "trace").end["message"] == ending.message
 
 

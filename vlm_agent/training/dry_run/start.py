@@ -32,7 +32,7 @@ def check_recipe(recipe: Recipe, is_written_before: Callable[[Path], bool]) -> N
     """Raises the errors that a run of the recipe would raise at its start, as far as they are known without reading
     weights and episodes; RecipeError also where the run folder holds a finished run, or one of another recipe.
 
-    `is_written_before`: whether an earlier command writes a file or folder of the data.
+    `is_written_before`: whether an earlier command writes a file or folder of the data, or the base.
     """
     run = Path(recipe.output)
     if is_finished(run):
@@ -40,7 +40,7 @@ def check_recipe(recipe: Recipe, is_written_before: Callable[[Path], bool]) -> N
     if run.exists():
         refuse_other_runs(run, with_precision(recipe, run))
     _check_training(recipe)
-    _check_model(recipe)
+    _check_model(recipe, is_written_before)
     _check_data(recipe, is_written_before)
 
 
@@ -50,11 +50,13 @@ def _check_training(recipe: Recipe) -> None:
         read_deepspeed(recipe.training.deepspeed_file, recipe)
 
 
-def _check_model(recipe: Recipe) -> None:
+def _check_model(recipe: Recipe, is_written_before: Callable[[Path], bool]) -> None:
     model = recipe.model
-    for base in (model.base, model.word_embeddings):
-        if base is not None:
-            trained(base_folder(base))
+    bases = [base for base in (model.base, model.word_embeddings) if base is not None]
+    if any(is_written_before(Path(base)) for base in bases):
+        return  # the model is unknown until then
+    for base in bases:
+        trained(base_folder(base))
     for key, source in model.sources.items():
         check_files(source, f"model.{key}.checkpoint")
     if model.features is not None:
