@@ -17,8 +17,7 @@ are recipes, evaluates all of them on recorded episodes and on simulated phones,
 comparison.json. Every stage is a command that is printed before it runs. Run the same command again to resume:
 
   vlm-agent compare eval/comparisons/five_systems.yaml --output runs/comparison
-  vlm-agent compare eval/comparisons/five_systems.yaml --output runs/on_aitw --shards shards/aitw_standard \\
-      --benchmark eval/aitw_standard.yaml
+  vlm-agent compare FILE --output runs/on_aitw --shards SHARDS --benchmark eval/aitw_standard.yaml
 
 On a cluster, slurm/pipeline.sh compare runs the stages as jobs, by --list-stages, --stage and --report."""
 
