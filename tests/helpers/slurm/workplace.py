@@ -74,7 +74,7 @@ class Workplace:
     def pipeline_alone(self, *words: object) -> subprocess.CompletedProcess:
         """pipeline.sh on a machine without Slurm."""
         command = ["slurm/pipeline.sh", *map(str, words)]
-        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False, timeout=60)
+        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False, timeout=300)
 
     def log(self, name: str, job: str) -> str:
         """The output of a job."""
