@@ -139,6 +139,11 @@ class TrainingRecipe(Section):
         return self
 
 
+_SIZES = ("epochs", "batch_size", "batch_tokens", "validation", "deepspeed")
+_SOURCES = ("shards", "chats", "references", "mixture", "limit", "max_tokens", "control")
+"""Keys of training and data that are not for rollouts."""
+
+
 class Recipe(Section):
     """One training run. `output` is its run folder. `reinforcement`: the agent learns from its rollouts, not from
     data."""
@@ -155,12 +160,11 @@ class Recipe(Section):
     @classmethod
     def _length_of_rounds(cls, content: Any) -> Any:
         """The length of a run of reinforcement, and its defaults of a checkpoint and a log line a round."""
-        rounds = content.get("reinforcement") if isinstance(content, dict) else None
-        if not isinstance(rounds, dict) or not isinstance(content.get("training"), dict):
+        training = content.get("training") if isinstance(content, dict) else None
+        if not isinstance(training, dict) or content.get("reinforcement") is None:
             return content
-        training = content["training"]
         try:
-            played = ReinforcementRecipe.model_validate(rounds)
+            played = ReinforcementRecipe.model_validate(content["reinforcement"])
         except ValidationError:  # the field reports it, with its place
             return content | {"training": {"steps": 1} | training}
         length = {"steps": played.steps} if training.get("epochs") is None else {}
@@ -171,10 +175,8 @@ class Recipe(Section):
         training, played = self.training, self.reinforcement
         if played is None:
             return self
-        sizes = ("epochs", "batch_size", "batch_tokens", "validation", "deepspeed")
-        sources = ("shards", "chats", "references", "mixture", "limit", "max_tokens", "control")
-        excluded = [f"training.{key}" for key in sizes if getattr(training, key)]
-        excluded += [f"data.{key}" for key in sources if getattr(self.data, key)]
+        excluded = [f"training.{key}" for key in _SIZES if getattr(training, key)]
+        excluded += [f"data.{key}" for key in _SOURCES if getattr(self.data, key)]
         if excluded or self.data.sentences != "trajectory":
             raise ValueError(f"remove {[*excluded, 'data.sentences'][0]}; an agent learns trajectories of its own here")
         if training.steps != played.steps:
@@ -194,8 +196,7 @@ class Recipe(Section):
         no_packing = self.data.sentence_options.no_packing
         if no_packing is not None and (self.training.batch_tokens or self.data.max_tokens):
             raise ValueError(no_packing)
-        budget = self.training.batch_tokens
-        if budget is not None and self.data.max_tokens is not None and self.data.max_tokens > budget:
+        if (self.data.max_tokens or 0) > (self.training.batch_tokens or float("inf")):
             raise ValueError("data.max_tokens must not be greater than training.batch_tokens; every sentence must fit")
         return self
 

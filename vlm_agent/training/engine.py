@@ -183,8 +183,7 @@ def load_base(recipe: Recipe, data: DataModule, run: Path) -> PreTrainedModel:
     with without_zero3_partitioning(recipe.model.starts_random):
         base = build(recipe.model, data.tokenizer, recipe.action_language.build())
     data.complete(base.config)
-    has_adapter = recipe.model.train.has_adapter
-    if ranks.number() == 0 and recipe.model.starts_random and has_adapter:
+    if ranks.number() == 0 and recipe.model.starts_random and recipe.model.train.has_adapter:
         base.save_pretrained(run / BASE_FOLDER)
     return base
 
@@ -197,8 +196,7 @@ def adapt(base: PreTrainedModel, recipe: Recipe, place: Place) -> PreTrainedMode
     if recipe.model.quantisation is not None:
         on_device = cast(nn.Module, base).to(place.device)  # quantising 7 B weights on a CPU would take minutes
         base = cast(PreTrainedModel, quantise(on_device, recipe.model.quantisation))
-    in_bf16 = recipe.training.deepspeed is not None and place.bf16
-    dtype = torch.bfloat16 if in_bf16 else torch.float32
+    dtype = torch.bfloat16 if recipe.training.deepspeed is not None and place.bf16 else torch.float32
     model = choose_trained_weights(base, recipe.model.train, recipe.model.lora, dtype)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise RecipeError("model.train freezes every part; set language_model to lora, or another part to full")
