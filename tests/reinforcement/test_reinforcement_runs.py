@@ -147,7 +147,7 @@ def test_equal_rewards_teach_nothing_although_their_mean_is_rounded(tmp_path, me
 
 
 def test_learner_and_sampler_are_compared_where_tokens_were_sampled(tmp_path):
-    """One row of this round is a demonstration, the other a rollout of which nothing is learned."""
+    """One row of this round is a demonstration, the other a rollout that teaches nothing."""
     played = {"rounds": 1, "tasks": 1, "updates": 1, "all_fail": "demonstration"}
     (line,) = lines(run(tmp_path / "run", **played))
     assert (line["demonstrations"], line["learned_groups"]) == (1, 0)

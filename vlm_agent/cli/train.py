@@ -108,14 +108,12 @@ def _dry_run(recipe: "Recipe", options: argparse.Namespace, console: "Console") 
     from vlm_agent.training.dry_run.hardware import find_gpu
     from vlm_agent.training.dry_run.report import Target, dry_run, print_dry_run
     from vlm_agent.training.dry_run.start import check_start
-    from vlm_agent.training.journal import check_tracker
 
     data = data_of(recipe)
+    check_start(data)
     if recipe.reinforcement is not None:  # the lengths of its sentences are known only once they are played
         data.stream()
-        check_tracker(recipe)
         console.print(f"{data.reads}; {data.steps} steps of {data.rows_per_step} rows", highlight=False, soft_wrap=True)
         return
-    data_module = cast(ShardDataModule, data)
-    check_start(data_module)
-    print_dry_run(console, dry_run(data_module, Target(find_gpu(options.gpu), options.gpus, options.mfu)))
+    target = Target(find_gpu(options.gpu), options.gpus, options.mfu)
+    print_dry_run(console, dry_run(cast(ShardDataModule, data), target))

@@ -139,8 +139,8 @@ class TrainingRecipe(Section):
         return self
 
 
-_SIZES = ("epochs", "batch_size", "batch_tokens", "validation", "deepspeed")
-_SOURCES = ("shards", "chats", "references", "mixture", "limit", "max_tokens", "control")
+_EXCLUDED_TRAINING = ("epochs", "batch_size", "batch_tokens", "validation", "deepspeed")
+_EXCLUDED_DATA = ("shards", "chats", "references", "mixture", "limit", "max_tokens", "control")
 """Keys of training and data that are not for rollouts."""
 
 
@@ -175,8 +175,8 @@ class Recipe(Section):
         training, played = self.training, self.reinforcement
         if played is None:
             return self
-        excluded = [f"training.{key}" for key in _SIZES if getattr(training, key)]
-        excluded += [f"data.{key}" for key in _SOURCES if getattr(self.data, key)]
+        excluded = [f"training.{key}" for key in _EXCLUDED_TRAINING if getattr(training, key)]
+        excluded += [f"data.{key}" for key in _EXCLUDED_DATA if getattr(self.data, key)]
         if excluded or self.data.sentences != "trajectory":
             raise ValueError(f"remove {[*excluded, 'data.sentences'][0]}; an agent learns trajectories of its own here")
         if training.steps != played.steps:

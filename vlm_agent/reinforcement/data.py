@@ -148,8 +148,7 @@ class RolloutStream:
         figures = played.score(rollouts, groups)
         refuse_idle_rounds(played)
         rows = dealt(sentences, data.played.updates * data.rows_per_step, f"{played.sampling_seed}/rows")
-        prompt, _ = next(replayed(rollouts[0], agent))
-        rows = [row or [Scored.of_nothing(prompt.sentence, rollouts[0].answers[0])] for row in rows]
+        rows = [row or [_of_nothing(rollouts[0], agent)] for row in rows]
         self._figures = {"round": number + 1.0, **figures}
         if not is_resumed:
             steps = sum(len(one.answers) for one in rollouts)
@@ -194,12 +193,8 @@ class RolloutStream:
 
 
 def _demonstration(task: str, agent: VlmAgent) -> list[Scored]:
-    """The expert's trajectory in the form that the agent reads: with `data.past_screens`, a sentence for each step."""
-    episode, sentences = task_at(task).demonstration(), agent.sentences
-    if sentences.past is None:
-        found = [sentences.build(episode, with_swipe_targets=True)]
-    else:
-        found = [sentences.build_step(episode, step, with_swipe_targets=True) for step in range(len(episode))]
+    """The expert's trajectory in the form that the agent reads."""
+    found = agent.sentences.sentences_of(task_at(task).demonstration(), swipe_targets=True, unwritable=False)
     for one in found:
         one.about = f"demonstration of {task}"
     return [Scored.of_demonstration(one, DEMONSTRATION_WEIGHT) for one in found]
@@ -214,6 +209,11 @@ def _sentences(rollout: Rollout, advantages: Sequence[float], agent: VlmAgent) -
     for one in found:
         one.sentence.about = f"{rollout.task} sample {rollout.sample}"
     return found
+
+
+def _of_nothing(rollout: Rollout, agent: VlmAgent) -> Scored:
+    prompt, _ = next(replayed(rollout, agent))
+    return Scored.of_nothing(prompt.sentence, rollout.answers[0])
 
 
 def acting_copy(engine: Engine, data: RolloutData) -> VlmAgent:

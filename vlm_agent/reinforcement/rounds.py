@@ -72,8 +72,7 @@ class Round:
 
     def scores(self) -> dict[str, Any]:
         """Raises DatasetError where the file is damaged."""
-        content: dict[str, Any] = read_checked(self.folder / "scores.json", REPLAY)
-        return content
+        return dict(read_checked(self.folder / "scores.json", REPLAY))
 
     def settings(self) -> dict[str, Any]:
         """What decides the rollouts of a round beside the weights."""
@@ -134,8 +133,8 @@ class Round:
         if policy is None:
             plan = read_checked(path, REPLAY)
             for key, value in self.settings().items():
-                if plan["settings"][key] != value:
-                    before = f"reinforcement.{key} was {plan['settings'][key]} when round {self.number + 1} was played"
+                if (played := plan["settings"].get(key)) != value:
+                    before = f"reinforcement.{key} was {played} when round {self.number + 1} was played"
                     raise TrainingError(f"{before}: restore it until the updates of that round are made, or {REPLAY}")
             return list(plan["tasks"])
         tasks = self.tasks()

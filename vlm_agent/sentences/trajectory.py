@@ -242,16 +242,16 @@ class TrajectorySentences(Tokens):
         """The sentence of `step_segments`, which describes the arguments."""
         return self.encode(self.step_segments(episode, number, with_swipe_targets, with_unwritable))
 
-    def sentences_of(self, episode: Episode) -> list[Sentence]:
-        """All steps of an episode for decoding: one sentence, or with `past` one a step.
+    def sentences_of(self, episode: Episode, swipe_targets: bool = False, unwritable: bool = True) -> list[Sentence]:
+        """All steps of an episode, by default for decoding: one sentence, or with `past` one a step.
 
         Later steps are without notes of the first step, which the agent writes itself (`lines_before`).
         """
         if self.past is None:
-            return [self.build(episode, with_unwritable=True)]
+            return [self.build(episode, with_swipe_targets=swipe_targets, with_unwritable=unwritable)]
         later = with_first_notes(episode, dict.fromkeys(self.notes.first_names, ""))
-        numbers = range(len(episode))
-        return [self.build_step(later if number else episode, number, with_unwritable=True) for number in numbers]
+        known = [later if number else episode for number in range(len(episode))]
+        return [self.build_step(one, number, swipe_targets, unwritable) for number, one in enumerate(known)]
 
     def prompt(self, episode: Episode) -> Sentence:
         """The sentence up to the cue of the last step, whose action is not part of it."""

@@ -12,20 +12,20 @@ from vlm_agent.models.hub import check_files
 from vlm_agent.models.run_layout import base_folder, trained
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.run import Recipe
-from vlm_agent.training.data.shard_data import ShardDataModule, check_sentences
+from vlm_agent.training.data.data_module import DataModule
+from vlm_agent.training.data.shard_data import check_sentences
 from vlm_agent.training.data.stream import chosen_episodes
 from vlm_agent.training.journal import check_tracker
 from vlm_agent.training.run_folder.layout import is_finished, refuse_other_runs, with_precision
 from vlm_agent.training.zero import read_deepspeed
 
 
-def check_start(data: ShardDataModule) -> None:
+def check_start(data: DataModule) -> None:
     """Raises RecipeError for a DeepSpeed file, a tracker or a validation with which the run could not start once it has
     its GPUs."""
-    training = data.recipe.training
     _check_training(data.recipe)
-    if training.validation is not None:
-        data.validation_rows(training.validation)
+    if (validation := data.recipe.training.validation) is not None:
+        data.validation_rows(validation)
 
 
 def check_recipe(recipe: Recipe, is_written_before: Callable[[Path], bool]) -> None:
@@ -53,14 +53,15 @@ def _check_training(recipe: Recipe) -> None:
 def _check_model(recipe: Recipe, is_written_before: Callable[[Path], bool]) -> None:
     model = recipe.model
     bases = [base for base in (model.base, model.word_embeddings) if base is not None]
-    if any(is_written_before(Path(base)) for base in bases):
-        return  # the model is unknown until then
-    for base in bases:
+    known = [base for base in bases if not is_written_before(Path(base))]
+    for base in known:
         trained(base_folder(base))
     for key, source in model.sources.items():
         check_files(source, f"model.{key}.checkpoint")
     if model.features is not None:
         check_extractor(model.features)
+    if known != bases:
+        return  # neither tokenizer nor configuration is known before the base
     tokenizer = build_tokenizer(model, Vocabulary(recipe.action_language.build().vocabulary(), ()))
     config = configuration_of(model, tokenizer)
     check_sentences(recipe, config, processor_of(config))
