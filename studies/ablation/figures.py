@@ -1,8 +1,6 @@
 """Figures of runs: means over seeds with Student's intervals, differences paired by seed, and the floor."""
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import mean, stdev
 
 from scipy.stats import binomtest
@@ -10,7 +8,7 @@ from scipy.stats import binomtest
 from studies.ablation.runs import Run
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.evaluation.offline.baselines import constant_predictions, most_frequent_action
-from vlm_agent.evaluation.offline.run import AGENT
+from vlm_agent.evaluation.offline.run import AGENT, CEILING, MOST_FREQUENT
 from vlm_agent.evaluation.predictions import read_predictions
 from vlm_agent.evaluation.scoring.comparison import compare
 
@@ -86,6 +84,9 @@ def _verdict(found: Mapping) -> str:
 
 FLOOR = "floor"
 
+BASELINES = (MOST_FREQUENT, CEILING)
+"""Without a model, so equal for all runs."""
+
 
 def mcnemar(gained: int, lost: int) -> float | None:
     """The exact p of McNemar's test that a pair is as likely to gain as to lose; None where no pair differs."""
@@ -119,8 +120,3 @@ def floor(run: Run) -> dict:
 def floors(runs: Sequence[Run]) -> list[dict]:
     """The floors of the runs that have one."""
     return [run.figure(FLOOR) for run in runs if FLOOR in run.derived]
-
-
-def write(path: Path, content: Mapping) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2), encoding="utf-8")

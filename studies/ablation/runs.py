@@ -24,7 +24,7 @@ from vlm_agent.agents.loading import agent_settings
 from vlm_agent.datasets.shards.dataset import MANIFEST
 from vlm_agent.evaluation.online import evaluate_online
 from vlm_agent.models.weights.precision import has_bf16
-from vlm_agent.recipe.run import read_recipe
+from vlm_agent.recipe.run import DataRecipe, read_recipe
 from vlm_agent.training.run_folder.layout import FINISHED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -202,6 +202,16 @@ def recipe_digest(recipe: Path, overrides: dict[str, str] | None = None) -> str:
     """Names the folder of a run, so that a change of the recipe starts a new one."""
     content = read_recipe(recipe, overrides or {}).model_dump(mode="json", exclude={"output", "seed"})
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def overrides(keys: tuple[str, ...]) -> dict[str, str]:
+    """`--key value …` as {key: value}."""
+    return {key.removeprefix("--"): value for key, value in zip(keys[::2], keys[1::2], strict=True)}
+
+
+def data_of(run: Run) -> DataRecipe:
+    """`data` of the run's recipe."""
+    return read_recipe(run.recipe, overrides(run.keys)).data
 
 
 def folder_name(arm: str) -> str:

@@ -26,13 +26,14 @@ import json
 from functools import partial
 from pathlib import Path
 
-from studies.ablation.figures import STUDENT, controls_of, figures_of, floors, summary, write
+from studies.ablation.figures import STUDENT, controls_of, figures_of, floors, summary
 from studies.ablation.runs import ROOT, Run, about, add_options, complete_all, parsed
 from studies.ablation.tables import show, show_rows
 from studies.auto_ui.arms import ARMS, RECIPE, run_of
 from studies.auto_ui.cost import cost_of
 from studies.auto_ui.figures import CONTROLS, FIGURES, rankings
 from studies.auto_ui.transfer import transfer_of
+from vlm_agent.files import write_json
 from vlm_agent.recipe.run import read_recipe
 
 PARTS = ("runs", "cost", "online", "transfer")
@@ -53,7 +54,7 @@ def main() -> None:
         show_rows("Online", [{"agent": name} | row for name, rows in record["online"].items() for row in rows])
     if "transfer" in options.parts:
         record["transfer"] = transfer_of(options)
-    write(options.output / "auto_ui.json", record)
+    write_json(options.output / "auto_ui.json", record)
     print(json.dumps(record))
 
 

@@ -36,12 +36,13 @@ from pathlib import Path
 from rich.console import Console
 
 from studies.ablation.data import make_data
-from studies.ablation.figures import FLOOR, STUDENT, controls_of, floor, floors, summary, write
-from studies.ablation.runs import Run, about, add_options, by_arm, complete_all, parsed, place_output
+from studies.ablation.figures import BASELINES, FLOOR, STUDENT, controls_of, floor, floors, summary
+from studies.ablation.runs import Run, about, add_options, by_arm, complete_all, data_of, parsed, place_output
 from studies.ablation.tables import cell_of, show, show_rows
-from studies.coat.arms import FAMILIES, ROWS, notes_of, run_of
-from studies.coat.figures import BASELINES, CONTROLS, FIGURES, PROGRESS, differences, figures_of
+from studies.coat.arms import FAMILIES, ROWS, run_of
+from studies.coat.figures import CONTROLS, FIGURES, PROGRESS, differences, figures_of
 from studies.coat.thoughts import WRITTEN, written
+from vlm_agent.files import write_json
 
 PARTS = ("runs", "thoughts", "online")
 ONLINE = ("row 1", "row 9")
@@ -56,7 +57,7 @@ def main() -> None:
     parts = {"runs": train_and_evaluate, "thoughts": written_thoughts, "online": online}
     for name in options.parts:
         record[name] = parts[name](options)
-    write(options.output / "coat.json", record)
+    write_json(options.output / "coat.json", record)
     print(json.dumps(record))
 
 
@@ -90,7 +91,7 @@ def runs_of(options: argparse.Namespace) -> list[Run]:
 def recorded_run(family: str, row: str, seed: int, options: argparse.Namespace) -> Run:
     run = run_of(family, row, seed, options)
     derived = {FLOOR: floor} if "grey_screens" in run.controls else {}
-    if {"think", "action"} <= set(notes_of(run)):
+    if {"think", "action"} <= set(data_of(run).notes):
         derived[WRITTEN] = written
     return replace(run, records=options.records, kept=tuple(FIGURES.values()), derived=derived)
 

@@ -4,9 +4,7 @@ from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 
-from studies.ablation.runs import ROOT, Run, folder_name, recipe_digest, stored_features
-from vlm_agent.recipe.notes import NoteUse
-from vlm_agent.recipe.run import read_recipe
+from studies.ablation.runs import ROOT, Run, folder_name, overrides, recipe_digest, stored_features
 
 BENCHMARK = Path(__file__).with_name("simulated_phone.yaml")
 
@@ -62,7 +60,7 @@ def run_of(family: str, row: str, seed: int, options: Namespace) -> Run:
     about, changes = FAMILIES[family], ROWS[row]
     steps = about.steps if options.steps is None else options.steps
     keys = ("--training.steps", str(steps), *changes.all_keys)
-    digest = recipe_digest(about.recipe, _overrides(keys))
+    digest = recipe_digest(about.recipe, overrides(keys))
     name = arm_of(family, row)
     stored = options.data / "features_patches"
 
@@ -81,12 +79,3 @@ def run_of(family: str, row: str, seed: int, options: Namespace) -> Run:
         scoring=("--benchmark", BENCHMARK, *(("--agent.features", stored) if about.has_features else ())),
         features=features if about.has_features else tuple,
     )
-
-
-def notes_of(run: Run) -> dict[str, NoteUse]:
-    """The notes that a run reads and learns."""
-    return read_recipe(run.recipe, _overrides(run.keys)).data.notes
-
-
-def _overrides(keys: tuple[str, ...]) -> dict[str, str]:
-    return {key.removeprefix("--"): value for key, value in zip(keys[::2], keys[1::2], strict=True)}

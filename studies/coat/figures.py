@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from studies.ablation.figures import OfSeeds, paired, row_of
 from studies.ablation.runs import Run
 from studies.coat.arms import FAMILIES, arm_of
-from vlm_agent.evaluation.offline.run import AGENT, CEILING, MOST_FREQUENT
+from vlm_agent.evaluation.offline.run import AGENT
 
 FIGURES = {
     "action type": ("aitz", "coat_point", "total_type", "value"),
@@ -22,8 +22,6 @@ FIGURES = {
 
 PROGRESS = "goal progress"
 CONTROLS = ("grey_screens", "no_history", "shuffled_results")
-BASELINES = (MOST_FREQUENT, CEILING)
-"""Without a model, so equal for all runs."""
 
 PRINTED = {"row 1": 6.59, "row 3": 14.06, "row 9": 14.51, "row 10": 13.90}
 """Goal progress in table 5 (Zhang et al. 2024): Auto-UI base on Android in the Zoo."""

@@ -11,14 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import mean
 
-from studies.ablation.runs import Run
-from studies.coat.arms import notes_of
+from studies.ablation.runs import Run, data_of
 from studies.simulated_phone.texts import BUTTONS, contradictions
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action, ActionKind, Step, UiElement, element_at
 from vlm_agent.evaluation.predictions import Prediction, read_predictions
 from vlm_agent.evaluation.scoring.dialects import verdicts
-from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences.notes import HeadedNotes, NoteLines
 
 SCORER = "coat_point"
@@ -47,7 +45,8 @@ def written(run: Run) -> dict:
 def thoughts_of(run: Run) -> Iterator[Thought]:
     """The thoughts of a finished run that learns AT and AD, in the order of its predictions."""
     kinds = {"trajectory": NoteLines, "chain_of_actions": HeadedNotes}
-    thoughts = kinds[read_recipe(run.recipe).data.sentences](notes_of(run))
+    data = data_of(run)
+    thoughts = kinds[data.sentences](data.notes)
     steps = read_predictions(run.evaluation / "predictions.parquet")
     for step, right in zip(steps, verdicts(steps, (SCORER,))[SCORER].tolist(), strict=True):
         texts, action_text = thoughts.split(step.text)

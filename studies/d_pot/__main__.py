@@ -48,7 +48,7 @@ from functools import partial
 from pathlib import Path
 
 from studies.ablation.data import make_data, make_memory_goals
-from studies.ablation.figures import FLOOR, STUDENT, controls_of, floor, floors, summary, write
+from studies.ablation.figures import FLOOR, STUDENT, controls_of, floor, floors, summary
 from studies.ablation.runs import Run, about, add_options, by_arm, complete_all, parsed, place_output
 from studies.ablation.tables import show, show_rows
 from studies.d_pot.arms import DEFAULT_FAMILIES, FAMILIES, TABLES, memory_benchmark_of, run_of
@@ -63,6 +63,7 @@ from studies.d_pot.figures import (
     kinds,
     memory_scores,
 )
+from vlm_agent.files import write_json
 
 EPISODES, QUICK_EPISODES = 1600, 400
 MEMORY_EPISODES, QUICK_MEMORY_EPISODES = 4800, 400
@@ -78,7 +79,7 @@ def main() -> None:
         "steps": {name: options.steps or FAMILIES[name].steps for name in options.families},
     }
     record |= train_and_evaluate(options)
-    write(options.output / f"table_{options.table}.json", record)
+    write_json(options.output / f"table_{options.table}.json", record)
     print(json.dumps(record))
 
 

@@ -4,10 +4,8 @@ from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 
-from studies.ablation.runs import ROOT, Run, folder_name, recipe_digest
+from studies.ablation.runs import ROOT, Run, folder_name, overrides, recipe_digest
 from vlm_agent.datasets.sources.aitw import SUBSETS
-from vlm_agent.recipe.data import DataRecipe
-from vlm_agent.recipe.run import read_recipe
 
 HERE = Path(__file__).parent
 
@@ -107,12 +105,3 @@ def benchmark_of(table: int) -> Path:
 def memory_benchmark_of(table: int) -> Path:
     """For the shards of memory goals."""
     return HERE / ("memory_goals_of_others.yaml" if table == 7 else "simulated_phone.yaml")
-
-
-def data_of(run: Run) -> DataRecipe:
-    """`data` of the run's recipe."""
-    return read_recipe(run.recipe, overrides(run.keys)).data
-
-
-def overrides(keys: tuple[str, ...]) -> dict[str, str]:
-    return {key.removeprefix("--"): value for key, value in zip(keys[::2], keys[1::2], strict=True)}

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
-from studies.ablation.figures import OfSeeds, controls_of, mean_with_interval, paired, row_of
+from studies.ablation.figures import BASELINES, OfSeeds, controls_of, mean_with_interval, paired, row_of
 from studies.ablation.runs import Run, command
 from studies.d_pot.arms import D_POT, FAMILIES, TABLES
 from vlm_agent.evaluation.comparison.evaluated import read_metrics
-from vlm_agent.evaluation.offline.run import AGENT, CEILING, METRICS, MOST_FREQUENT, NEAREST_ELEMENT
+from vlm_agent.evaluation.offline.run import AGENT, METRICS, NEAREST_ELEMENT
 from vlm_agent.models.weights.precision import has_bf16
 
 SCORES = {
@@ -28,8 +28,6 @@ COSTS = {"tokens read": ("cost", "tokens_read"), "tokens written": ("cost", "tok
 
 FIGURES = SCORES | COSTS
 SECONDS = "CPU seconds an episode"
-BASELINES = (MOST_FREQUENT, CEILING)
-"""Without a model, so equal for all runs."""
 
 REACH = NEAREST_ELEMENT
 """Also without a model, but of runs alone whose language numbers elements: no answer of theirs reaches more."""

@@ -25,7 +25,7 @@ from statistics import mean
 import torch
 
 from studies.ablation.data import make_data
-from studies.ablation.figures import STUDENT, summary, write
+from studies.ablation.figures import STUDENT, summary
 from studies.ablation.runs import (
     CPU_SECONDS,
     ROOT,
@@ -41,6 +41,7 @@ from studies.ablation.runs import (
 from studies.ablation.tables import show
 from studies.d_pot.chats import drawn
 from studies.d_pot.chats import main as write_chats
+from vlm_agent.files import write_json
 from vlm_agent.models.build import load
 from vlm_agent.training.data.chats.reading import Chat, Chats
 from vlm_agent.training.data.chats.sentences import ChatSentences
@@ -88,7 +89,7 @@ def main() -> None:
     summaries = {arm: summary(of_seeds) for arm, of_seeds in rows.items()}
     show(summaries, f"Answers of {MODE} to {options.limit} test prompts after {steps} steps")
     record = about(options) | {"steps": steps, "arms": summaries, "runs": rows}
-    write(options.output / "text_model.json", record)
+    write_json(options.output / "text_model.json", record)
     print(json.dumps(record))
 
 
@@ -100,7 +101,7 @@ def figures_of(arm: str, seed: int, steps: int, options: argparse.Namespace) -> 
         before = cpu_seconds_of_children()
         words = ("--data.chats", chats_of(options.data, "train"), "--output", folder / "run", "--seed", seed)
         command("train", "--config", RECIPE, *words, *(word for key in keys for word in (f"--{key}", keys[key])))
-        write(seconds, {"training": cpu_seconds_of_children() - before})
+        write_json(seconds, {"training": cpu_seconds_of_children() - before})
     found = answers(folder / "run", drawn(Chats(chats_of(options.data, "test")), options.limit))
     return {
         "nats an answer": mean(found.nats),

@@ -18,32 +18,25 @@ with Student's 95 % intervals over seeds; the last line of output is JSON.
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, stdev
-
-from rich.console import Console
-from rich.table import Table
 
 from shipped_weights.phone_vlm_tiny.settings import read_pretraining
-from studies.ablation.records import Records, pruned
+from studies.ablation.figures import STUDENT, row_of, summary
+from studies.ablation.records import Records
+from studies.ablation.runs import ROOT, Run, by_arm, complete_all
+from studies.ablation.tables import show
 from vlm_agent.evaluation.offline.run import AGENT
-from vlm_agent.evaluation.scoring.metrics import headline
 from vlm_agent.models.run_layout import EMBEDDED
-from vlm_agent.models.weights.precision import has_bf16
-from vlm_agent.recipe.run import Recipe, read_recipe
-from vlm_agent.training.run_folder.layout import FINISHED
+from vlm_agent.recipe.run import read_recipe
 
-ROOT = Path(__file__).resolve().parents[2]
 LORA, SCRATCH = ROOT / "recipes/phone_vlm_tiny_lora.yaml", ROOT / "recipes/llama_vit_tiny.yaml"
 PRETRAINING = ROOT / "shipped_weights/phone_vlm_tiny/curriculum.yaml"
-FIGURES = (("strict", "overall"), ("official", "overall"), ("strict", "memory_goals"), ("official", "memory_goals"))
-KEPT = tuple((scorer, part, "partial_match") for scorer, part in FIGURES)
-STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
-"""Number of seeds → 97.5 % quantile of Student's t distribution."""
+PATHS = {
+    f"{scorer} {part}": (scorer, part, "partial_match")
+    for part in ("overall", "memory_goals")
+    for scorer in ("strict", "official")
+}
 
 
 def base_network() -> tuple[str, ...]:
@@ -79,15 +72,12 @@ ARMS = {
 
 def main() -> None:
     options = parse()
-    runs = {}
-    for seed in options.seeds:
-        for name in options.arms:
-            row = one_run(name, seed, options)
-            runs.setdefault(name, []).append(row)
-            print(json.dumps({"arm": name, "seed": seed, **row}), flush=True)
-    table = {name: summary(rows) for name, rows in runs.items()}
-    show(table)
-    print(json.dumps({"seeds": options.seeds, "arms": table, "runs": runs}))
+    runs = [run_of(name, seed, options) for seed in options.seeds for name in options.arms]
+    complete_all(runs, figures_of)
+    rows = {name: [figures_of(run) for run in of_arm] for name, of_arm in by_arm(runs).items()}
+    table = {name: summary(of_arm) for name, of_arm in rows.items()}
+    show(table, "Partial match, %: mean over seeds and 95 % interval")
+    print(json.dumps({"seeds": options.seeds, "arms": table, "runs": rows}))
 
 
 def parse() -> argparse.Namespace:
@@ -109,60 +99,26 @@ def parse() -> argparse.Namespace:
     return options
 
 
-def one_run(name: str, seed: int, options: argparse.Namespace) -> dict[str, float]:
-    recipe = read_recipe(LORA)
+def run_of(name: str, seed: int, options: argparse.Namespace) -> Run:
+    recipe, arm = read_recipe(LORA), ARMS[name]
     steps = recipe.training.steps if options.steps is None else options.steps
     budget = options.output / f"{EMBEDDED[recipe.model.base][:8]}_{steps}_steps"
-    folder = budget / f"{name.replace(' ', '_').replace('+', 'and')}_{seed}"
-    run, shards = folder / "run", options.demo / "shards"
-    if not (run / FINISHED).is_file():
-        keys = ("--output", run, "--data.shards", shards, "--seed", str(seed), "--training.steps", str(steps))
-        command("train", "--config", ARMS[name].recipe, *keys, *same_rows(recipe), *ARMS[name].keys)
-    output = folder / f"evaluation_{options.limit}"
-    if not (output / "metrics.json").is_file():
-        scoring = ("--limit", options.limit, "--groups", options.demo / "aitw/groups.json", "--controls", "none")
-        precision = ("--agent.bf16", "true") if has_bf16() else ()
-        command("evaluate", "--checkpoint", run, "--shards", shards, "--output", output, *scoring, *precision)
-    scores = json.loads((output / "metrics.json").read_text(encoding="utf-8"))[AGENT]
-    key = f"{budget.name}/{folder.name}, {options.limit} episodes" + (", bfloat16" if has_bf16() else "")
-    if not options.records.find(key):
-        options.records.add(key, {"metrics": {AGENT: pruned(scores, KEPT)}})
-    shares = headline(scores)
-    seconds = json.loads((run / FINISHED).read_text(encoding="utf-8"))["figures"]["seconds"]
-    return {f"{scorer} {part}": shares[scorer][part] for scorer, part in FIGURES} | {"seconds": seconds}
+    same_rows = ("--training.batch_size", recipe.training.batch_size, "--training.save_steps", "null")
+    return Run(
+        name,
+        seed,
+        budget / f"{name.replace(' ', '_').replace('+', 'and')}_{seed}",
+        recipe=arm.recipe,
+        data=options.demo,
+        limit=options.limit,
+        keys=("--training.steps", steps, *same_rows, *arm.keys),
+        records=options.records,
+        kept=tuple(PATHS.values()),
+    )
 
 
-def same_rows(recipe: Recipe) -> tuple[str, ...]:
-    return "--training.batch_size", str(recipe.training.batch_size), "--training.save_steps", "null"
-
-
-def command(*words) -> None:
-    environment = os.environ | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-    arguments = [sys.executable, "-m", "vlm_agent.cli", *map(str, words)]
-    subprocess.run(arguments, check=True, env=environment, stdout=sys.stderr)
-
-
-def summary(rows: list[dict[str, float]]) -> dict[str, dict[str, float | None]]:
-    """{figure: {mean, half}}, where `half` is half the width of the interval, None for one seed."""
-    result = {}
-    for figure in rows[0]:
-        values = [row[figure] for row in rows]
-        half = STUDENT[len(values)] * stdev(values) / len(values) ** 0.5 if len(values) in STUDENT else None
-        result[figure] = {"mean": round(mean(values), 2), "half": None if half is None else round(half, 2)}
-    return result
-
-
-def show(table: dict[str, dict[str, dict[str, float | None]]]) -> None:
-    shown = Table(title="Partial match, %: mean over seeds and 95 % interval", box=None)
-    figures = list(next(iter(table.values())))
-    for column in ("", *figures):
-        shown.add_column(column, justify="right" if column else "left")
-    for name, row in table.items():
-        cells = [
-            f"{cell['mean']:.1f}" + ("" if cell["half"] is None else f" ± {cell['half']:.1f}") for cell in row.values()
-        ]
-        shown.add_row(name, *cells)
-    Console(width=140).print(shown)
+def figures_of(run: Run) -> dict[str, float | None]:
+    return row_of(run.metrics[AGENT], PATHS) | {"seconds": run.seconds.get("training")}
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from studies.coat.arms import FAMILIES, ROWS, notes_of, run_of
+from studies.ablation.runs import data_of
+from studies.coat.arms import FAMILIES, ROWS, run_of
 from studies.coat.figures import FIGURES, differences
 from studies.coat.thoughts import Thought, description_of, names, shares
 from studies.simulated_phone.texts import demonstrations
@@ -33,7 +34,7 @@ def _runs(row, **options):
 )
 def test_an_arm_has_the_texts_of_its_row_of_table_5(row, read, learned):
     expected = dict.fromkeys(read, "read") | dict.fromkeys(learned, "learned")
-    assert all({name: note.use for name, note in notes_of(run).items()} == expected for run in _runs(row))
+    assert all({name: note.use for name, note in data_of(run).notes.items()} == expected for run in _runs(row))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from helpers.data.notes import uses
 
-from studies.d_pot.arms import DEFAULT_FAMILIES, TABLES, TRAINED_ON, data_of, memory_benchmark_of, run_of
+from studies.ablation.runs import data_of
+from studies.d_pot.arms import DEFAULT_FAMILIES, TABLES, TRAINED_ON, memory_benchmark_of, run_of
 from studies.d_pot.figures import FIGURES, baselines, differences, gap, kinds, pairs_of
 from vlm_agent.evaluation.benchmark import read_benchmark
 from vlm_agent.simulator import goals  # noqa: F401 (registers the templates)

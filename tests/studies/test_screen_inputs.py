@@ -1,12 +1,15 @@
 """studies/vision_tasker/inputs: inputs that differ in the screen alone, and the score of the next element."""
 
 from argparse import Namespace
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from helpers.agents.understood import KnownScreens, as_parts
 
+from studies.ablation import runs
+from studies.vision_tasker.inputs import arms, data
 from studies.vision_tasker.inputs.arms import INPUTS, agent_of, run_of
 from studies.vision_tasker.inputs.data import SIZE
 from studies.vision_tasker.inputs.figures import (
@@ -18,6 +21,7 @@ from studies.vision_tasker.inputs.figures import (
     tapped_screens,
 )
 from vlm_agent.agents.vision_tasker import VisionTaskerSettings
+from vlm_agent.cli.parser import keys_in, make_parser, parse
 from vlm_agent.episodes import Action
 from vlm_agent.evaluation.predictions import predictions_for, write_predictions
 from vlm_agent.simulator.demonstrations import simulate_episode
@@ -64,6 +68,32 @@ def test_every_input_has_a_folder_and_chats_of_its_own_and_the_same_recipe():
     assert len({run.folder for run in runs}) == len(runs)
     assert len({run.chats for run in runs}) == len(INPUTS)
     assert len({(run.recipe, run.keys, run.data) for run in runs}) == 1
+
+
+def test_every_command_of_a_run_has_known_options(monkeypatch, tmp_path):
+    commands = []
+
+    def read(*words):
+        words = [str(word) for word in words]
+        options = parse(make_parser(words[0]), words)
+        options.check_options(options)
+        commands.append((words[0], keys_in(options)))
+
+    @contextmanager
+    def served(*_):
+        yield "http://localhost:1/v1", "m"
+
+    monkeypatch.setattr(runs, "command", read)
+    monkeypatch.setattr(data, "command", read)
+    monkeypatch.setattr(arms, "command", read)
+    monkeypatch.setattr(arms, "served_model", served)
+    monkeypatch.setattr(arms, "make_data", lambda *_: None)
+    monkeypatch.setattr(arms, "read_online", lambda _: {})
+    run = run_of("html given", 0, Namespace(**vars(OPTIONS) | {"output": tmp_path}))
+    run.complete_files()
+    run._play(2)
+    assert [name for name, _ in commands] == ["chats", "train", "evaluate", "evaluate"]
+    assert commands[1][1]["data.chats"] == str(run.chats.parent)
 
 
 def test_the_experts_own_actions_reach_every_next_element(scored, episode):

@@ -38,7 +38,6 @@ from typing import Any
 
 from rich.console import Console
 
-from studies.ablation.figures import write
 from studies.ablation.records import Records
 from studies.ablation.runs import ROOT, about
 from studies.ablation.tables import show_rows
@@ -72,6 +71,7 @@ from vlm_agent.agents.examples.encoder import WORDS
 from vlm_agent.errors import Stopped, UserError
 from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, Stage, Stages
 from vlm_agent.evaluation.offline.run import MOST_FREQUENT
+from vlm_agent.files import write_json
 from vlm_agent.files.jobs import Job
 
 OUTPUT = ROOT / "build/planner_modes"
@@ -202,7 +202,7 @@ def main() -> int:
         print(stopped, file=sys.stderr)
         return stopped.STATUS
     show_all(record)
-    write(options.output / "planner_modes.json", record)
+    write_json(options.output / "planner_modes.json", record)
     print(json.dumps(record))
     return 0
 

@@ -43,7 +43,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from studies.ablation.figures import write
 from studies.ablation.records import Records
 from studies.ablation.runs import ROOT, about, recipe_digest
 from studies.ablation.tables import show_rows
@@ -57,7 +56,7 @@ from vlm_agent.agents.examples.store import Demonstration, Demonstrations
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.agents.vision_tasker.agent import VisionTaskerAgent
 from vlm_agent.agents.vision_tasker.prompts import PROMPTS
-from vlm_agent.files import sha256_of
+from vlm_agent.files import sha256_of, write_json
 from vlm_agent.files.jobs import Job
 from vlm_agent.models.serving import served_model
 
@@ -146,7 +145,7 @@ def main() -> None:
         phones = measure(options, key, console)
     show(phones)
     record = about(options) | {"plan": plan, "phones": phones}
-    write(options.output / "demonstrations.json", record)
+    write_json(options.output / "demonstrations.json", record)
     print(json.dumps(record))
 
 

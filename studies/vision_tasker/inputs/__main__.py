@@ -34,7 +34,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from studies.ablation.figures import STUDENT, controls_of, summary, write
+from studies.ablation.figures import BASELINES, STUDENT, controls_of, summary
 from studies.ablation.runs import about, add_options, by_arm, complete_all, parsed, place_output
 from studies.ablation.tables import show, show_rows
 from studies.vision_tasker.inputs.arms import INPUTS, STEPS, InputRun, run_of
@@ -50,13 +50,12 @@ from studies.vision_tasker.inputs.figures import (
     next_element,
     tap_differences,
 )
-from vlm_agent.evaluation.offline.run import CEILING, MOST_FREQUENT
+from vlm_agent.files import write_json
 from vlm_agent.models.run_layout import base_folder
 
 PARTS = ("ceiling", "runs", "online")
 EPISODES, LIMIT, TASKS = 300, 60, 30
 QUICK_EPISODES, QUICK_STEPS, QUICK_LIMIT = 4, 4, 2
-BASELINES = (MOST_FREQUENT, CEILING)
 
 
 def main() -> None:
@@ -65,7 +64,7 @@ def main() -> None:
     parts = {"ceiling": name_taps, "runs": train_and_evaluate, "online": online}
     for name in options.parts:
         record[name] = parts[name](options)
-    write(options.output / "screen_inputs.json", record)
+    write_json(options.output / "screen_inputs.json", record)
     print(json.dumps(record))
 
 

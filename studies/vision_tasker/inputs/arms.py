@@ -70,7 +70,7 @@ class InputRun(Run):
             keys = ("--output", self.trained, "--data.chats", self.chats.parent, "--seed", self.seed, *self.keys)
             self._timed("training", "train", "--config", self.recipe, *keys)
         if not self.has_files:
-            groups = ("--groups", self.data / "aitw/groups.json", "--no-controls")
+            groups = ("--groups", self.data / "aitw/groups.json", "--controls", "none")
             with self._served() as agent:
                 data = ("--shards", self.data / "shards", "--limit", self.limit, *groups)
                 self._timed("evaluation", "evaluate", *agent, *data, "--output", self.evaluation)
