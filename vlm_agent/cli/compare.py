@@ -1,6 +1,7 @@
 """`vlm-agent compare`: several agents on the same steps and the same phones, in one table."""
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,8 +76,13 @@ def _check(options: argparse.Namespace) -> None:
         options.parser.error("--endpoint and --serve exclude each other")
     if (options.endpoint is None and options.serve is None) != (options.model is None):
         options.parser.error("--model names the model of --endpoint or --serve: use both or neither")
-    if options.serve is not None and "{port}" not in options.serve:
-        options.parser.error("--serve needs {port} in its command, for the port that this command chooses")
+    if options.serve is not None:
+        try:
+            shlex.split(options.serve)
+        except ValueError as error:
+            options.parser.error(f"--serve: {error}")
+        if "{port}" not in options.serve:
+            options.parser.error("--serve needs {port} in its command, for the port that this command chooses")
     if options.hours is not None and not options.list_stages:
         options.parser.error("--hours is for --list-stages")
     if options.benchmark is not None and options.shards is None:

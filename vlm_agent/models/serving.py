@@ -97,10 +97,11 @@ def _running(command: Sequence[str], log: Path, seconds: float, failure: str, **
         except OSError as error:
             raise ServingError(f"{failure} ({error})") from None
     try:
-        if not _answers(f"http://127.0.0.1:{port}/health", process, seconds):
+        url = f"http://127.0.0.1:{port}/v1"
+        if not _answers(health_of(url), process, seconds):
             last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
             raise ServingError(f"{failure} ({' '.join(last)}); its output is in {log}")
-        yield f"http://127.0.0.1:{port}/v1"
+        yield url
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
@@ -111,6 +112,11 @@ def _running(command: Sequence[str], log: Path, seconds: float, failure: str, **
                 process.wait()
         if process.stdin is not None:
             process.stdin.close()
+
+
+def health_of(url: str) -> str:
+    """The address at which the server of a base URL (…/v1) says whether it is ready."""
+    return f"{url.removesuffix('/v1')}/health"
 
 
 def is_ready(url: str) -> bool:

@@ -24,7 +24,7 @@ ShownScreen = tuple[np.ndarray, int]
 
 _CACHED_TEXTS = 65_536
 _LONGEST_CACHED = 1000
-"""Characters of a text; screens as HTML are longer, and few are equal."""
+"""Characters of a text; screens as HTML and prompts are longer, and few are equal."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Tokens:
         return list(self._cached_ids(text, False)) if len(text) <= _LONGEST_CACHED else self.tokenised(text, False)
 
     def marks(self, text: str) -> list[int]:
-        """The tokens of a text of the chat template, which may contain special tokens."""
-        return list(self._cached_ids(text, True))
+        """The tokens of a text of the chat template, which may contain special tokens, cached like those of `ids`."""
+        return list(self._cached_ids(text, True)) if len(text) <= _LONGEST_CACHED else self.tokenised(text, True)
 
     def tokenised(self, text: str, special: bool) -> list[int]:
         """The tokens of a text, not cached. `special`: whether it may contain special tokens."""

@@ -1,10 +1,13 @@
 """The folder of a comparison accepts more agents and seeds, and refuses what would mix two comparisons."""
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from helpers.tiny import episode, write_shards
 
-from vlm_agent.errors import DatasetError
+from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.comparison import run
 from vlm_agent.evaluation.comparison.settings import Comparison, ComparisonError, Endpoint
 from vlm_agent.evaluation.comparison.stages import Layout, Stages
@@ -15,6 +18,7 @@ ASKS = {"name": "Asks", "agent": "asks.yaml", "served": True}
 OWN = Endpoint("http://localhost:1/v1", "m")
 
 
+PROMPTED = "agent: endpoint\nendpoint: http://localhost:1/v1\nmodel: m\nmax_tokens: 5\n"
 FILES = ("b.yaml", "s.yaml", "asks.yaml", "recipes/one.yaml", "recipes/two.yaml")
 
 
@@ -24,7 +28,7 @@ def files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("recipes").mkdir()
     for name in FILES:
-        Path(name).write_text("training: {steps: 5}\n")
+        Path(name).write_text(PROMPTED if name == "asks.yaml" else "training: {steps: 5}\n")
 
 
 def stages(output: Path, agents: dict, endpoint: Endpoint | None = None, **changes) -> Stages:
@@ -70,7 +74,7 @@ def test_at_an_endpoint_of_the_user_prompted_agents_can_be_added(tmp_path):
             "recipes/one.yaml",
             "the agent one of a comparison.*\n  files.recipes/one.yaml.training.steps was 5, and is 9",
         ),
-        ("asks.yaml", "the agent asks of a comparison.*\n  files.asks.yaml.training.steps was 5, and is 9"),
+        ("asks.yaml", "the agent asks of a comparison.*\n  files.asks.yaml.max_tokens was 5, and is 9"),
         ("s.yaml", "  files.s.yaml.training.steps was 5, and is 9"),
         ("b.yaml", "  files.b.yaml.training.steps was 5, and is 9"),
     ],
@@ -78,16 +82,44 @@ def test_at_an_endpoint_of_the_user_prompted_agents_can_be_added(tmp_path):
 def test_a_file_that_was_edited_is_another_comparison(tmp_path, name, line):
     agents = TRAINED | {"asks": ASKS}
     run.write_or_verify(stages(tmp_path / "out", agents))
-    Path(name).write_text("# with a comment\ntraining: {steps: 5}\n")
+    before = Path(name).read_text()
+    Path(name).write_text("# with a comment\n" + before)
     run.write_or_verify(stages(tmp_path / "out", agents))
-    Path(name).write_text("training: {steps: 9}\n")
+    Path(name).write_text(before.replace("5", "9"))
     with pytest.raises(DatasetError, match=line):
         run.write_or_verify(stages(tmp_path / "out", agents))
 
 
+def test_shards_that_were_converted_again_are_other_data_wherever_the_folder_lies(tmp_path):
+    write_shards(tmp_path / "shards", [episode()])
+
+    def command(shards: Path) -> None:
+        asked = stages(tmp_path / "out", TRAINED)
+        run.write_or_verify(replace(asked, layout=Layout(tmp_path / "out", shards)))
+
+    command(tmp_path / "shards")
+    (tmp_path / "shards").rename(tmp_path / "moved")
+    command(Path("moved"))
+    shutil.rmtree("moved")
+    write_shards(tmp_path / "moved", [episode(), episode(1)])
+    with pytest.raises(DatasetError, match="shards was"):
+        command(Path("moved"))
+
+
+def test_a_mistake_in_the_overrides_of_an_agent_file_is_part_of_no_plan(tmp_path):
+    wrong = ASKS | {"overrides": {"max_toknes": 3}}
+    for check in (run.verify, run.write_or_verify):
+        with pytest.raises(UserError, match=r"max_toknes.*max_tokens"):
+            check(stages(tmp_path / "out", TRAINED | {"asks": wrong}))
+    assert not (tmp_path / "out").exists()
+    run.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS | {"overrides": {"max_tokens": 3}}}))
+
+
 def test_a_server_may_move_between_commands(tmp_path):
     for number in (1, 2):
-        Path("asks.yaml").write_text(f"endpoint: http://gpu0{number}/v1\ntimeout: {number}\nmodel: m\n")
+        Path("asks.yaml").write_text(
+            f"agent: endpoint\nendpoint: http://gpu0{number}/v1\nconcurrency: {number}\nmodel: m\n"
+        )
         run.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}))
 
 

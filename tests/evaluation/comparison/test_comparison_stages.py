@@ -51,6 +51,13 @@ def test_a_stage_comes_after_those_that_write_what_it_reads():
         written.append(output)
 
 
+def test_an_agent_that_reads_elements_learns_from_chats_that_read_them():
+    agent = {"name": "Reads", "agent": "eval/agents/planner_d_pot.yaml", "served": True, "reads": True}
+    found = Stages(COMPARISON.model_copy(update={"agents": {"reads": Contestant(**agent)}}), Layout(Path("out")))
+    words = {stage.name: " ".join(stage.words) for stage in found}
+    assert all("--elements read" in words[f"{kind}-reads-0"] for kind in ("chats", "offline", "online"))
+
+
 def needs(*arguments) -> dict[str, set[str]]:
     return {stage.name: {needed.name for needed in needed} for stage, needed in stages(*arguments).with_needs()}
 

@@ -1,6 +1,7 @@
 """The numbers of a comparison: which steps divide the agents, and what a cell of the table holds."""
 
 import json
+from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,10 +9,11 @@ import numpy as np
 from helpers.tiny import episode, write_shards
 
 from vlm_agent.datasets.shards.dataset import manifest_digest
+from vlm_agent.evaluation.comparison import results
 from vlm_agent.evaluation.comparison.page import rows_of
 from vlm_agent.evaluation.comparison.results import _costs, block_of, dividing_steps
-from vlm_agent.evaluation.comparison.settings import Contestant
-from vlm_agent.evaluation.comparison.stages import Layout
+from vlm_agent.evaluation.comparison.settings import Comparison, Contestant
+from vlm_agent.evaluation.comparison.stages import Layout, Stages
 
 IDS = np.array(["a", "b"])
 EPISODE, STEP = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
@@ -131,3 +133,31 @@ def test_a_finished_run_of_other_data_is_not_among_the_agents_trained_on_the_dem
     assert found == {"here": "trained", "elsewhere": "elsewhere", "unknown": "elsewhere"}
     assert block_of(stages, "x", Contestant(name="x", recipe=Path("recipe.yaml")), [0]) == "trained"
     assert block_of(stages, "x", Contestant(name="x", agent=Path("agent.yaml")), [0]) == "prompted"
+
+
+def test_agents_are_paired_seed_by_seed_and_one_without_seeds_with_each(monkeypatch):
+    shares = {"partial_match": {"difference": 1.0, "interval": None}}
+    compared = []
+    monkeypatch.setattr(
+        results, "compare_runs", lambda *two: compared.append(two) or defaultdict(lambda: {"overall": shares})
+    )
+    agents = {key: {"name": key, "recipe": f"{key}.yaml"} for key in "ab"} | {"c": {"name": "c", "agent": "c.yaml"}}
+    comparison = Comparison(name="n", benchmark="b.yaml", seeds=[0, 1], sizes={"episodes": 1}, agents=agents)
+    scored = {(key, seed): f"{key}{seed}" for key in "ab" for seed in (0, 1)} | {("c", 0): "c0"}
+    stages = Stages(comparison, Layout(Path("out")))
+
+    def pairs(missing=()):
+        compared.clear()
+        rows = list(results._pairs(stages, {key: one for key, one in scored.items() if key not in missing}))
+        return list(zip(((row["first"], row["second"], row["seed"]) for row in rows), compared, strict=True))
+
+    assert pairs() == [
+        (("a", "b", 0), ("a0", "b0")),
+        (("a", "b", 1), ("a1", "b1")),
+        (("a", "c", 0), ("a0", "c0")),
+        (("a", "c", 1), ("a1", "c0")),
+        (("b", "c", 0), ("b0", "c0")),
+        (("b", "c", 1), ("b1", "c0")),
+    ]
+    without = pairs(missing={("a", 1)})
+    assert [owners for owners, _ in without] == [("a", "b", 0), ("a", "c", 0), ("b", "c", 0), ("b", "c", 1)]

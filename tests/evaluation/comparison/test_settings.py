@@ -8,7 +8,7 @@ import yaml
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.evaluation.comparison.settings import ComparisonError, Endpoint, read_comparison
 from vlm_agent.evaluation.comparison.stages import Layout, Stages
-from vlm_agent.recipe.yaml_file import find_shipped, read_mapping
+from vlm_agent.recipe.yaml_file import find_shipped
 
 SHIPPED = sorted((Path(__file__).parents[3] / "eval/comparisons").glob("*.yaml"))
 SIZES = {"simulated": 4, "episodes": 2, "tasks": 1}
@@ -47,11 +47,7 @@ def test_a_shipped_comparison_has_a_plan_whose_recipes_and_agents_have_valid_set
     for key, agent in comparison.agents.items():
         assert f"offline-{key}-0" in names
         if agent.agent is not None:
-            content = read_mapping(find_shipped(agent.agent), ComparisonError)
-            content = agent.agent_settings(content, tmp_path / "out", shards, stages.sizes)
-            settings = tmp_path / f"{key}.yaml"
-            settings.write_text(yaml.safe_dump(content))
-            agent_settings(str(settings))
+            agent_settings(str(find_shipped(agent.agent)), overrides=stages.overrides_of(agent))
             assert agent.served, "rows of a table ask the same model"
 
 
@@ -77,11 +73,10 @@ def test_overrides_of_an_agent_file_may_name_the_folder_of_the_comparison(tmp_pa
     }
     asks = {"name": "Asks", "agent": "a.yaml", "overrides": overrides}
     comparison = read_comparison(written(tmp_path, agents=TWO | {"asks": asks}), {})
-    content = {"model": "m", "concurrency": 8}
     sizes = comparison.sizes.model_copy(update={"prompted": {"model": "tiny"}})
-    content = comparison.agents["asks"].agent_settings(content, Path("out"), Path("shards"), sizes)
+    changes = comparison.agents["asks"].agent_overrides(Path("out"), Path("shards"), sizes)
     cached = {"text": {"name": "rapidocr", "cache": "out/ocr"}}
-    assert content == {"model": "tiny", "concurrency": 2, "readers": cached, "plans": ["out/p", "shards"]}
+    assert changes == {"model": "tiny", "concurrency": 2, "readers": cached, "plans": ["out/p", "shards"]}
 
 
 @pytest.mark.parametrize(

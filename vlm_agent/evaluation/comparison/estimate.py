@@ -80,9 +80,10 @@ def _of_prompts(agent: Contestant, file: Path, stages: Stages) -> str:
     sample = chosen[:SAMPLE]
     shards = stages.layout.shards_at(agent.scale)
     with TemporaryDirectory() as folder:  # of what the agent keeps
-        overrides = agent.agent_settings({}, Path(folder), shards, stages.sizes)
+        overrides = agent.agent_overrides(Path(folder), shards, stages.sizes)
         prompted = agent_settings(str(find_shipped(file)), overrides=overrides).in_output(Path(folder)).load()
-        assert isinstance(prompted, PromptedAgent)  # noqa: S101 (agents that are no runs)
+        if not isinstance(prompted, PromptedAgent):
+            return "-"
         tokens = prompted.expected([dataset[index] for index in sample])
     tokens = tokens.times(_steps(dataset, chosen) / _steps(dataset, sample) * (1 + len(agent.controls)))
     seconds = tokens.read / TOKENS_A_SECOND.read + tokens.written / TOKENS_A_SECOND.written

@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 
+from vlm_agent.agents import AGENTS
 from vlm_agent.errors import Stopped
 from vlm_agent.evaluation.comparison.records import Records
 from vlm_agent.evaluation.comparison.settings import ComparisonError, Endpoint
@@ -25,7 +26,7 @@ from vlm_agent.evaluation.comparison.stages import TRAIN, Stage, Stages
 from vlm_agent.files import atomic_write
 from vlm_agent.files.console import print_plain
 from vlm_agent.files.peak_memory import PeakMemory
-from vlm_agent.recipe.yaml_file import find_shipped, read_mapping
+from vlm_agent.recipe.yaml_file import find_shipped, read_mapping, set_keys
 
 _INTERRUPTED = 130
 """The status of a command after Ctrl-C."""
@@ -96,9 +97,10 @@ class Runner:
     def _serve(self, stage: Stage, what: Path | str) -> bool:
         """Whether the run is served, or the command serves. If the server does not start, the stage has failed, and
         others may still run."""
-        if what == self._served:
+        from vlm_agent.models.serving import ServingError, health_of, is_ready, served_by, served_model
+
+        if what == self._served and self._endpoint is not None and is_ready(health_of(self._endpoint.url)):
             return True
-        from vlm_agent.models.serving import ServingError, served_by, served_model
 
         self._server.close()
         self._served = None
@@ -125,9 +127,8 @@ class Runner:
         agent = self.stages.comparison.agents[stage.prompts]
         if agent.agent is None:
             raise AssertionError(f"the stage {stage.name} prompts an agent without an agent file")
-        shipped = read_mapping(find_shipped(agent.agent), ComparisonError)
-        layout = self.stages.layout
-        content = agent.agent_settings(shipped, layout.output, layout.shards_at(agent.scale), self.stages.sizes)
+        content = read_mapping(find_shipped(agent.agent), ComparisonError)
+        set_keys(AGENTS[content["agent"]], content, self.stages.overrides_of(agent), ComparisonError)
         endpoint = self.stages.endpoint if stage.served is None else self._endpoint
         if agent.served and endpoint is not None:
             content |= {"endpoint": endpoint.url, "model": endpoint.model}

@@ -214,9 +214,10 @@ def _pairs(stages: Stages, judged: Mapping[tuple[str, int], JudgedSteps]) -> Ite
     played = judged if stages.sizes.tasks else ()
     successes = {owner: evaluated.read_successes(stages.layout.of(ONLINE, *owner)) for owner in played}
     for first, second in combinations(stages.comparison.agents, 2):
-        for seed in stages.comparison.seeds:
-            owners = [(key, seed if (key, seed) in judged else stages.comparison.seeds[0]) for key in (first, second)]
-            if not {(first, seed), (second, seed)} & judged.keys() or not judged.keys() >= set(owners):
+        seeds = {key: stages.seeds_of(stages.comparison.agents[key]) for key in (first, second)}
+        for seed in max(seeds.values(), key=len):
+            owners = [(key, seed if len(known) > 1 else known[0]) for key, known in seeds.items()]
+            if not judged.keys() >= set(owners):
                 continue
             found = compare_runs(judged[owners[0]], judged[owners[1]])
             steps = {scorer: found[scorer]["overall"]["partial_match"] for scorer in SCORERS}

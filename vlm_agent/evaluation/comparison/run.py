@@ -22,7 +22,8 @@ from typing import Any
 from rich.console import Console
 
 from vlm_agent.agents.llm.prompted import OF_THE_SERVER
-from vlm_agent.datasets.shards.dataset import manifest_digest
+from vlm_agent.agents.loading import agent_settings
+from vlm_agent.datasets.shards.dataset import MANIFEST, manifest_digest
 from vlm_agent.evaluation.comparison.estimate import hours_of
 from vlm_agent.evaluation.comparison.execution import Runner
 from vlm_agent.evaluation.comparison.records import Records
@@ -189,7 +190,7 @@ def _plan(stages: Stages) -> dict[str, Any]:
         "comparison": comparison.model_dump(mode="json", exclude={"seeds", "agents"}),
         "served_agents": sorted(key for key, agent in agents.items() if agent.served and stages.is_served_here),
         "quick": stages.quick,
-        "shards": None if shards is None else str(shards),
+        "shards": None if shards is None or not (shards / MANIFEST).is_file() else manifest_digest(shards),
         "benchmark": None if shards is None else str(stages.layout.user_benchmark),
         "served_model": None if endpoint is None else endpoint.model,
         _FILES: _contents(*recipes, benchmark),
@@ -200,6 +201,8 @@ def _agents(stages: Stages) -> Iterator[tuple[Job, dict[str, Any]]]:
     for key, agent in stages.comparison.agents.items():
         job = Job(stages.layout.output / "plans" / key, f"the agent {key} of a comparison")
         files = {_FILES: _contents(agent.recipe, agent.agent)}
+        if agent.agent is not None:  # a mistake in its keys must not become part of a plan
+            agent_settings(str(find_shipped(agent.agent)), overrides=stages.overrides_of(agent))
         yield job, agent.model_dump(mode="json", exclude=_SHOWN) | files
 
 

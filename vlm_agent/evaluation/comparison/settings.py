@@ -88,9 +88,9 @@ class Contestant(Section):
     def is_prompted(self) -> bool:
         return self.agent is not None
 
-    def agent_settings(self, content: Mapping[str, Any], output: Path, shards: Path, sizes: Sizes) -> dict[str, Any]:
-        """The `content` of the agent file with the overrides, for the comparison in `output`."""
-        return dict(content) | filled(self.overrides | sizes.prompted, {"{output}": output, "{shards}": shards})
+    def agent_overrides(self, output: Path, shards: Path, sizes: Sizes) -> dict[str, Any]:
+        """The keys of the agent file that differ in the comparison in `output`, by dotted key."""
+        return filled(self.overrides | sizes.prompted, {"{output}": output, "{shards}": shards})
 
 
 class Served(Section):

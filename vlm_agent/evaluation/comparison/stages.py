@@ -180,6 +180,10 @@ class Stages:
         depends = agent.recipe is not None or (agent.served and self.endpoint is None)
         return self.comparison.seeds if depends else self.comparison.seeds[:1]
 
+    def overrides_of(self, agent: Contestant) -> dict[str, Any]:
+        """The keys of its agent file that differ in this comparison."""
+        return agent.agent_overrides(self.layout.output, self.layout.shards_at(agent.scale), self.sizes)
+
     def _data(self) -> Iterator[Stage]:
         """The same demonstrations once for each scale of screens. Baselines and the page use scale 1."""
         if self.layout.user_shards is not None:
@@ -230,7 +234,7 @@ class Stages:
         for key, agent in prompted.items() if self._served_recipe.data.chats is not None else ():
             name, shards = name_of("chats", key, seed), self.layout.shards_at(agent.scale)
             words: tuple[Any, ...] = ("chats", shards, "--agent", self.layout.agent_file(name))
-            words = (*words, "--limit", self.sizes.chats, "--output", folder / f"{key}.jsonl")
+            words = (*words, *_elements(agent), "--limit", self.sizes.chats, "--output", folder / f"{key}.jsonl")
             yield Stage(name, _text(words), prompts=key)
         yield from self._training(SERVED, served.recipe, served.overrides, seed)
         if self._served_recipe.model.train.has_adapter:
@@ -260,15 +264,22 @@ class Stages:
         benchmark = self.layout.benchmark(self.comparison)
         data: list[Any] = [] if benchmark is None else ["--benchmark", find_shipped(benchmark)]
         data += ["--shards", self.layout.shards_at(agent.scale)]
-        reads = ["--elements", "read"] if agent.reads else []
         if self.layout.groups is not None:
             data += ["--groups", self.layout.groups]
         if self.sizes.episodes is not None:
             data += ["--limit", self.sizes.episodes]
-        yield self._evaluation(OFFLINE, key, agent, seed, [*data, *reads, *controls])
+        yield self._evaluation(OFFLINE, key, agent, seed, [*data, *_elements(agent), *controls])
         if not self.sizes.tasks:
             return
-        tasks = [*reads, "--tasks", self.sizes.tasks, "--seed", self.comparison.online_seed, "--controls", "none"]
+        tasks = [
+            *_elements(agent),
+            "--tasks",
+            self.sizes.tasks,
+            "--seed",
+            self.comparison.online_seed,
+            "--controls",
+            "none",
+        ]
         if agent.scale != 1:
             tasks += ["--scale", agent.scale]
         yield self._evaluation(ONLINE, key, agent, seed, ["--online", *tasks])
@@ -297,6 +308,10 @@ class Stages:
         if not agent.served:
             return None
         return self._served_run(seed) if self.endpoint is None else self.endpoint.command or None
+
+
+def _elements(agent: Contestant) -> list[str]:
+    return ["--elements", "read"] if agent.reads else []
 
 
 def _text(words: Iterable[Any]) -> tuple[str, ...]:
