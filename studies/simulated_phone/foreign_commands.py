@@ -122,10 +122,6 @@ def in_front(app: str) -> Check:
     return lambda handset, ran: handset.phone.front == app
 
 
-def either(first: Check, second: Check) -> Check:
-    return lambda handset, ran: first(handset, ran) or second(handset, ran)
-
-
 def quiet(handset: Handset, ran: Transcript) -> bool:
     return not ran.out
 

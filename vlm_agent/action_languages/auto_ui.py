@@ -115,7 +115,7 @@ class AutoUiLanguage(ActionLanguage):
         if not self.normalised or action.kind not in KINDS_WITH_TOUCH:
             return action.touch_yx, action.lift_yx
         if action.is_swipe:
-            return SWIPES[_direction(action)]
+            return SWIPES[DIRECTIONS[int(float32_directions(action.touch_yx, action.lift_yx))]]
         y, x = (round(value, _DECIMALS) for value in action.touch_yx)
         return (y, x), (y, x) if action.is_tap else NO_POINT
 
@@ -193,10 +193,6 @@ def _form(kind: ActionKind, touch: str, lift: str, typed: str) -> str:
 
 def _typed(text: str) -> str:
     return _WHITE_SPACE.sub(" ", text.translate(_NOT_WRITTEN))
-
-
-def _direction(action: Action) -> str:
-    return DIRECTIONS[int(float32_directions(action.touch_yx, action.lift_yx))]
 
 
 def _starts(text: str) -> Iterator[int]:

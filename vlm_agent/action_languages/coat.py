@@ -38,7 +38,7 @@ from vlm_agent.action_languages.language import (
     LanguageVocabulary,
 )
 from vlm_agent.episodes import BUTTONS, KINDS_WITH_TEXT, Action, Screen, UiElement
-from vlm_agent.geometry import AITZ_VERTICAL_SHARE, DIRECTIONS, directions
+from vlm_agent.texts.actions import aitz_direction
 
 ACTION_TYPES = ("click", "scroll", "type", "press", "stop")
 """The action types of the published evaluator, in the order in which it looks for them in the name of a call."""
@@ -111,12 +111,12 @@ class CoatLanguage(ActionLanguage):
 
     def encode(self, action: Action, screen: Screen | None = None, swipe_target: str | None = None) -> str:
         if action.kind in _OPENINGS:
-            return f"{_OPENINGS[action.kind]}{_escaped(action.text)})"
+            return f"{_OPENINGS[action.kind]}{action.text.translate(_ESCAPES)})"
         if action.kind in _FIXED_TEXT:
             return _FIXED_TEXT[action.kind]
         if action.is_swipe:
-            return f"SCROLL({_direction(action)})"
-        y, x = (_fraction(round(value * _UNITS)) for value in action.touch_yx)
+            return f"SCROLL({aitz_direction(action)})"
+        y, x = (f"{round(value * _UNITS) / _UNITS:.3f}" for value in action.touch_yx)
         return f"{'CLICK' if action.is_tap else 'LONG_PRESS'}({y}, {x})"
 
     def decode(self, text: str, screen: Screen | None = None) -> Action | None:
@@ -300,15 +300,3 @@ def _is_encoded(text: str) -> bool:
     language = CoatLanguage()
     action = language.decode(text)
     return action is not None and language.encode(action) == text
-
-
-def _fraction(thousandths: int) -> str:
-    return f"{thousandths // _UNITS}.{thousandths % _UNITS:03}"
-
-
-def _escaped(text: str) -> str:
-    return text.translate(_ESCAPES)
-
-
-def _direction(action: Action) -> str:
-    return DIRECTIONS[int(directions(action.touch_yx, action.lift_yx, AITZ_VERTICAL_SHARE))]

@@ -138,7 +138,7 @@ class ElementIndexLanguage(ActionLanguage):
         number = _nearest(screen, action.touch_yx)
         if number is not None:
             return _written(name, idx=number)
-        y, x = (_fraction(round(value * _UNITS)) for value in action.touch_yx)
+        y, x = (f"{round(value * _UNITS) / _UNITS:.3f}" for value in action.touch_yx)
         return f"{_opening(f'{name}_at', 'point')}[{y}, {x}]}}"
 
     def in_words(self, action: Action, screen: Screen) -> str:
@@ -388,7 +388,3 @@ def _is_encoded(text: str) -> bool:
     language = ElementIndexLanguage()
     action = language.decode(text)
     return action is not None and language.encode(action) == text
-
-
-def _fraction(thousandths: int) -> str:
-    return f"{thousandths // _UNITS}.{thousandths % _UNITS:03}"

@@ -26,6 +26,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.statistics.leakage import normalise
 from vlm_agent.drawing.actions import describe
 from vlm_agent.episodes import Action, ActionKind, Episode, Step, UiElement, element_at
 from vlm_agent.geometry import DIRECTIONS, OPPOSITE
@@ -206,7 +207,7 @@ def _problem_without_element(text: str, action: Action) -> str | None:
     if action.is_swipe:
         return _direction_problem(words, action)
     if action.kind is ActionKind.TYPE:
-        return None if _folded(action.text) in _folded(text) else "other text"
+        return None if normalise(action.text) in normalise(text) else "other text"
     if action.name in _PRESSING:
         return None if _buttons(words) == {action.name} else "other button"
     return _status_problem(words, action) if action.is_status else None
@@ -288,7 +289,3 @@ def _is_same(first: str, second: str) -> bool:
 
 def _words(text: str) -> list[str]:
     return re.findall(r"[^\W_]+", text.casefold())
-
-
-def _folded(text: str) -> str:
-    return " ".join(text.casefold().split())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vlm_agent.cli.parser import keys_in
 from vlm_agent.errors import UserError
-from vlm_agent.recipe.model import SOURCES
+from vlm_agent.recipe.model import PLACES
 
 if TYPE_CHECKING:
     from vlm_agent.agents import AgentSettings
@@ -34,10 +34,6 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         help="short form: a served model, http://localhost:8000/v1 …, with --agent.model NAME, its name there; with "
         "--agent FILE its server",
     )
-
-
-PLACES = (*(f"{key}.{part}" for key in SOURCES for part in ("checkpoint", "revision")), "base")
-"""Keys of a recipe's `model` that name a base, as options `--model.KEY`."""
 
 
 def add_places(parser: argparse.ArgumentParser) -> None:

@@ -115,6 +115,9 @@ class FeatureSettings(Section):
 SOURCES = ("vlm", "encoder_decoder", "language_model", "vision")
 """The keys of a recipe whose value is a `WeightsSource`."""
 
+PLACES = (*(f"{key}.{part}" for key in SOURCES for part in ("checkpoint", "revision")), "base")
+"""The keys below a recipe's `model` that say where a base lies; options are `--model.KEY`."""
+
 _ORIGINS = ("base", "vlm", "encoder_decoder", "language_model")
 """The keys that say where the weights come from; one of them is set."""
 

@@ -97,6 +97,12 @@ class App:
         self.phone.focus = key
         self.phone.replacing = True
 
+    def new_search(self) -> None:
+        """Open the app's page for a search, with an empty query."""
+        self.push("search")
+        self.fields["query"] = ""
+        self.focus("query")
+
     def typed(self, key: str) -> None:
         """Called after `fields[key]` has changed."""
 

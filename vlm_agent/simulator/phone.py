@@ -15,7 +15,8 @@ from vlm_agent.devices.errors import DeviceError
 from vlm_agent.episodes import Action, ActionKind, UiElement, Widget
 from vlm_agent.simulator import chrome
 from vlm_agent.simulator.app import App
-from vlm_agent.simulator.apps import APP_CLASSES, app_class
+from vlm_agent.simulator.apps import APP_CLASSES
+from vlm_agent.simulator.apps.generic import GenericApp
 from vlm_agent.simulator.drawing.canvas import Canvas, Tab, Target
 from vlm_agent.simulator.drawing.page import STATUS_BAR, draw_dialog
 from vlm_agent.simulator.drawing.theme import Colour, Theme, mix, sample_theme
@@ -65,10 +66,11 @@ MAX_SCALE = 8
 """The largest multiple of the default size, a screen of 3,584 × 1,664 pixels."""
 
 
-def check_scale(scale: int) -> None:
-    """Raises DeviceError for another scale than 1 to `MAX_SCALE`."""
+def check_scale(scale: int) -> int:
+    """The scale. Raises DeviceError for another one than 1 to `MAX_SCALE`."""
     if not 1 <= scale <= MAX_SCALE:
         raise DeviceError(f"scale is {scale}; it must be from 1 to {MAX_SCALE}")
+    return scale
 
 
 class SimulatedPhone:
@@ -179,7 +181,7 @@ class SimulatedPhone:
     def app(self, name: str) -> App:
         """The app with this name; its contents are created at the first call."""
         if name not in self._apps:
-            self._apps[name] = app_class(name)(self, name, random.Random(f"{self.seed} {name}"))
+            self._apps[name] = APP_CLASSES.get(name, GenericApp)(self, name, random.Random(f"{self.seed} {name}"))
         return self._apps[name]
 
     def the(self, kind: type[AppKind]) -> AppKind:

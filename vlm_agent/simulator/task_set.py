@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, PositiveInt
@@ -11,16 +12,6 @@ from vlm_agent.simulator.demonstrations import simulated_tasks
 from vlm_agent.simulator.opening import SimulatedTask
 from vlm_agent.simulator.phone import SIZE, check_scale
 from vlm_agent.simulator.tasks import check_templates
-
-
-def _scale(scale: int) -> int:
-    check_scale(scale)
-    return scale
-
-
-def _known(templates: tuple[str, ...]) -> tuple[str, ...]:
-    check_templates(templates, "templates")
-    return templates
 
 
 class SimulatedTasks(TaskSet):
@@ -33,8 +24,8 @@ class SimulatedTasks(TaskSet):
 
     task_set: str = "simulated"
     size: tuple[int, int] = SIZE
-    scale: Annotated[int, AfterValidator(_scale)] = 1
-    templates: Annotated[tuple[str, ...], AfterValidator(_known)] = ()
+    scale: Annotated[int, AfterValidator(check_scale)] = 1
+    templates: Annotated[tuple[str, ...], AfterValidator(partial(check_templates, key="templates"))] = ()
     samples: PositiveInt = 1
 
     def tasks(self, count: int, seed: int, split: str) -> Sequence[SimulatedTask]:

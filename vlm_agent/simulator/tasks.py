@@ -113,13 +113,14 @@ class Task:
         return expert.follow(self._goal.script)
 
 
-def check_templates(names: Iterable[str], key: str) -> None:
-    """Raises DeviceError that names the `key` of the settings for a name that no template has."""
+def check_templates(names: tuple[str, ...], key: str) -> tuple[str, ...]:
+    """The names. Raises DeviceError that names the `key` of the settings for a name that no template has."""
     known = [template.name for template in TEMPLATES]
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0)[0]
             raise DeviceError(f"{key}: {name!r} is unknown; did you mean {near}?")
+    return names
 
 
 def sample_task(subset: str, split: str, seed: int) -> Task:

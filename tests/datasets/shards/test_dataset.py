@@ -12,10 +12,9 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.shards.images import IMAGE_FORMATS, ScreenFormat
 from vlm_agent.datasets.shards.schema import (
     ALL_BUT_PIXELS,
+    COMPRESSED,
     IN_STEPS,
-    SCHEMA,
     VERSION,
-    compressed_columns,
     decode_screen,
     episode_row,
     step_struct,
@@ -137,7 +136,7 @@ def test_everything_but_the_pixels_is_compressed(folder):
     columns = pq.read_metadata(folder / SHARDS[0]).row_group(0)
     compression = {columns.column(c).path_in_schema: columns.column(c).compression for c in range(columns.num_columns)}
     assert compression.pop(IN_STEPS + "screenshot.bytes") == "UNCOMPRESSED"
-    assert set(compression) == set(compressed_columns(SCHEMA))
+    assert set(compression) == set(COMPRESSED)
     assert set(compression.values()) == {"ZSTD"}
 
 

@@ -50,16 +50,12 @@ def going(word: str, *starts: str) -> Read:
     return lambda arguments, scale: scale.swiped(word, scale.point(_first(arguments, starts)))
 
 
-def paged(key: str) -> Read:
+def paged(arguments: Mapping[str, Any], scale: Scale) -> Action | None:
     """A scroll by a number of pages, as pyautogui's: positive is up, and the finger goes down."""
-
-    def read(arguments: Mapping[str, Any], scale: Scale) -> Action | None:
-        pages = arguments.get(key)
-        if type(pages) not in (int, float) or not pages:
-            return None
-        return scale.swiped("down" if pages > 0 else "up")
-
-    return read
+    pages = arguments.get("page")
+    if type(pages) not in (int, float) or not pages:
+        return None
+    return scale.swiped("down" if pages > 0 else "up")
 
 
 def either(key: str, present: Read, absent: Read) -> Read:

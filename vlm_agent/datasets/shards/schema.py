@@ -99,11 +99,10 @@ def _leaves(name: str, type_: pa.DataType) -> list[str]:
     return [name]
 
 
-def compressed_columns(schema: pa.Schema) -> list[str]:
-    """All columns but the pixels. Screens are already encoded images; compressing them again would take a tenth of the
-    conversion time."""
-    leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
-    return [leaf for leaf in leaves if leaf != f"{IN_STEPS}screenshot.bytes"]
+_COLUMNS = [leaf for field in SCHEMA for leaf in _leaves(field.name, field.type)]
+COMPRESSED = [leaf for leaf in _COLUMNS if leaf != f"{IN_STEPS}screenshot.bytes"]
+"""All columns but the pixels. Screens are already encoded images; compressing them again would take a tenth of the
+conversion time."""
 
 
 ALL_BUT_PIXELS = (

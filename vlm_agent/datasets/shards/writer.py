@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from vlm_agent.datasets.shards.dataset import MANIFEST
 from vlm_agent.datasets.shards.schema import (
+    COMPRESSED,
     INDEX,
     INDEX_SCHEMA,
     INDEXED,
     SCHEMA,
     VERSION,
     check_is_shard,
-    compressed_columns,
     to_row,
 )
 from vlm_agent.episodes import Episode
@@ -60,7 +60,7 @@ class ShardWriter:
         """Appends an episode as a row of `episode_row`, or as one that `ShardDataset.row` read."""
         with self._named_errors():
             if self._writer is None:
-                columns = compressed_columns(SCHEMA)
+                columns = COMPRESSED
                 # Statistics and dictionaries only pay off with many rows per group; here a group has one row.
                 self._writer = self._stack.enter_context(
                     ParquetWriter(

@@ -48,7 +48,7 @@ def build_tokenizer(vocabulary: Path, context: int) -> PreTrainedTokenizerFast:
     Raises CheckpointFormatError for a file that is damaged or no such vocabulary.
     """
     ranks = read_ranks(vocabulary)
-    spelt = {token: _spell(token) for token in ranks}
+    spelt = {token: "".join(_LETTERS[byte] for byte in token) for token in ranks}
     merges = [(spelt[left], spelt[right]) for left, right in _merges(ranks)]
     # ignore_merges: a piece of the vocabulary is one token, even if merges would not produce it.
     model = models.BPE({spelt[token]: rank for token, rank in ranks.items()}, merges, ignore_merges=True)
@@ -113,7 +113,3 @@ def _merge_below(token: bytes, limit: int, ranks: dict[bytes, int]) -> list[byte
 
 _LETTERS = bytes_to_unicode()
 """Byte → the printable character that stands for it in a byte-level vocabulary, as GPT-2 chose them."""
-
-
-def _spell(token: bytes) -> str:
-    return "".join(_LETTERS[byte] for byte in token)

@@ -24,15 +24,13 @@ from vlm_agent.files.parquet import ParquetWriter, check_columns, open_parquet
 from vlm_agent.files.weight_files import is_path, weight_files
 from vlm_agent.models.hub import cached_path
 from vlm_agent.models.run_layout import BASE_FOLDER, EMBEDDED, RECIPE_FILE, base_folder, checked, trained
-from vlm_agent.recipe.model import SOURCES, ModelRecipe, WeightsSource
+from vlm_agent.recipe.model import PLACES, ModelRecipe, WeightsSource
 from vlm_agent.recipe.run import read_recipe
 
 SOURCES_FILE = "sources.json"
 _COMMIT, _CONTENT = "commit", "content"
 _WEIGHTS = (".safetensors", ".gguf")
 _SAMPLES, _SAMPLE = 64, 1 << 14
-PLACES = (*(f"{key}.{part}" for key in SOURCES for part in ("checkpoint", "revision")), "base")
-"""Recipe keys below `model` that say where a base lies."""
 
 _elsewhere: dict[str, str] = {}
 

@@ -4,7 +4,6 @@ from vlm_agent.simulator.app import App
 from vlm_agent.simulator.apps.browser import Browser
 from vlm_agent.simulator.apps.calendar import Calendar
 from vlm_agent.simulator.apps.clock import Clock
-from vlm_agent.simulator.apps.generic import GenericApp
 from vlm_agent.simulator.apps.launcher import Launcher
 from vlm_agent.simulator.apps.mail import Mail
 from vlm_agent.simulator.apps.maps import Maps
@@ -32,7 +31,3 @@ APP_CLASSES: dict[str, type[App]] = {
     "Shop": ShopApp,
     "Store": Store,
 }
-
-
-def app_class(name: str) -> type[App]:
-    return APP_CLASSES.get(name, GenericApp)

@@ -64,11 +64,6 @@ class Browser(App):
             return page
         return getattr(self, f"_{self.route.name}")(self.route)
 
-    def new_search(self) -> None:
-        self.push("search")
-        self.fields["query"] = ""
-        self.focus("query")
-
     def visit(self, site: str) -> None:
         if site in SHOPS:
             self.shop = self.shop_named(site)

@@ -54,11 +54,6 @@ class Maps(App):
         self.below = rng.random() < 0.5
         self.recent = rng.sample(CITIES, 3)
 
-    def new_search(self) -> None:
-        self.push("search")
-        self.fields["query"] = ""
-        self.focus("query")
-
     def _home(self, route: Route) -> Page:
         field = Field("search", "Search here", "", False, self.new_search, "pin", trail_glyph="mic")
         page = Page([Map(self.seed, 448 - STATUS_BAR - 40)], bar=False, fab=("compass", "locate", None))

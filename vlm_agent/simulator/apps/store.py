@@ -47,11 +47,6 @@ class Store(App):
     def show(self, name: str) -> None:
         self.push("app", name)
 
-    def new_search(self) -> None:
-        self.push("search")
-        self.fields["query"] = ""
-        self.focus("query")
-
     def search(self, text: str) -> None:
         self.pop()
         self.push("results", text)

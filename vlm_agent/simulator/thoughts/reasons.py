@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from vlm_agent.episodes import Action, ActionKind, Screen, Step, element_at
+from vlm_agent.geometry import OPPOSITE
 from vlm_agent.texts.phone import MAX_PIECES, pieces, result_text, screen_text
 
 Cause = Literal["found", "hidden", "in the way", "elsewhere", "earlier", "field", "typed", "complete", "impossible"]
@@ -43,9 +44,6 @@ _THOUGHTS: dict[Cause, tuple[str, ...]] = {
     "impossible": ("{wants} is not here, stop", "this is impossible here"),
 }
 """The templates of a cause, the most specific first; those after it are for what has no name or a long one."""
-
-LOOK = {"up": "down", "down": "up", "left": "right", "right": "left"}
-"""The direction of a swipe's finger → where one looks by it."""
 
 _ACTIONS = {
     ActionKind.PRESS_BACK: "Go back one page",
@@ -81,7 +79,7 @@ def with_texts(steps: Sequence[Step], reasons: Sequence[Reason]) -> tuple[Step, 
 def think_text(step: Step, reason: Reason) -> str:
     """The thought that leads to the step's action (AT)."""
     name = _touched(step.action, step.screen)
-    direction = LOOK.get(step.action.direction or "", "")
+    direction = OPPOSITE.get(step.action.direction or "", "")
     words = {"wants": _sayable(reason, name, step.screen), "name": name, "direction": direction}
     templates = [text for text in _THOUGHTS[reason.cause] if all(words[key] for key in words if f"{{{key}}}" in text)]
     texts = [template.format(**words) for template in templates]

@@ -20,7 +20,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vlm_agent.episodes import Step, element_at
-from vlm_agent.simulator.thoughts.reasons import LOOK, Reason, name_of
+from vlm_agent.geometry import OPPOSITE
+from vlm_agent.simulator.thoughts.reasons import Reason, name_of
 
 if TYPE_CHECKING:
     from vlm_agent.simulator.expert import Intent
@@ -98,7 +99,7 @@ class _Words:
             return CLOSE
         if reason.cause == "hidden" and intent.what != "shade":
             name = intent.wants if intent.verb == "swipe" else self._name(intent.what)
-            look = f"look {LOOK[step.action.direction or '']}"
+            look = f"look {OPPOSITE[step.action.direction or '']}"
             is_sayable = name and (intent.verb != "swipe" or self._is_known(name))
             return f"{look} for {name}" if is_sayable else look
         if intent.verb == "type":
@@ -166,7 +167,7 @@ class _Words:
             return QUICK_SETTINGS
         if intent.wants:
             return f"look for {intent.wants}" if self._is_known(intent.wants) else ""
-        return f"look {LOOK[intent.what]}"
+        return f"look {OPPOSITE[intent.what]}"
 
     def _tap_line(self, number: int, is_later: bool = False) -> str:
         key = self._intents[number].what
