@@ -69,17 +69,15 @@ def coordinate_ids(tokenizer: PreTrainedTokenizerBase, coordinates: Iterable[Coo
     return [vocabulary[_as_bytes(byte_level, coordinate.piece)] for coordinate in coordinates]
 
 
-def words_by_space(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
-    """The token ids of words with their leading space and, in the same order, without it, for words that the
-    vocabulary contains in both forms."""
-    vocabulary = tokenizer.get_vocab()
+def forms_of_words(tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
+    """The token ids of each word that the vocabulary contains in several forms: with and without the space before it,
+    capitalised or not."""
     space = _as_bytes(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False), _SPACE)
-    pairs = [
-        (number, vocabulary[token.removeprefix(space)])
-        for token, number in sorted(vocabulary.items(), key=lambda item: item[1])
-        if token.startswith(space) and token.removeprefix(space) in vocabulary
-    ]
-    return [number for number, _ in pairs], [number for _, number in pairs]
+    forms: dict[str, list[int]] = {}
+    for token, number in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1]):
+        word = token.removeprefix(space)
+        forms.setdefault(word.lower() if len(word) > 1 else word, []).append(number)  # a single one is a byte
+    return [numbers for numbers in forms.values() if len(numbers) > 1]
 
 
 def _with_leading_space(fixed_patterns: list[str]) -> str:

@@ -2,12 +2,13 @@
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
+from vlm_agent.action_languages import LanguageVocabulary
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary, build_tokenizer
 from vlm_agent.recipe.run import ValidationRecipe
@@ -53,7 +54,7 @@ class ChatDataModule(ShardDataModule):
 
     def vocabulary(self) -> Vocabulary:
         language = self.recipe.action_language.build().vocabulary()
-        return Vocabulary(replace(language, phrases=(*language.phrases, *SCREEN_PHRASES, *MARKS)), self._texts())
+        return Vocabulary(LanguageVocabulary((*language.phrases, *SCREEN_PHRASES, *MARKS)), self._texts())
 
     def _texts(self) -> Iterator[str]:
         for number in self.episodes:
