@@ -16,8 +16,8 @@ Screens have 896x416 pixels, because texts of 8 pixels cannot be read.
 Parts:
 
     ceiling  of the expert's taps in the test episodes, those that an input can name: `missed` and `misread` ones are
-             out of reach of any planner (see studies/vision_tasker/questions). Tokens of what is shown of a screen, by the
-             tokenizer of FOLDER (default: the embedded base's)
+             out of reach of any planner (see studies/vision_tasker/questions). Tokens of what is shown of a screen,
+             by the tokenizer of FOLDER (default: the embedded base's)
     runs     official and strict scores; `next element`: of the expert's taps those that the agent answers with a tap on
              the same widget of the phone; `action type`: the right kind of action; `no action`: replies that are none;
              tokens an episode; differences paired by seed, those of the next element also over episodes
