@@ -43,6 +43,7 @@ from studies.coat.arms import FAMILIES, ROWS, run_of
 from studies.coat.figures import CONTROLS, FIGURES, PROGRESS, differences, figures_of
 from studies.coat.thoughts import WRITTEN, written
 from vlm_agent.files import write_json
+from vlm_agent.files.console import only_printable
 
 PARTS = ("runs", "thoughts", "online")
 ONLINE = ("row 1", "row 9")
@@ -158,13 +159,8 @@ def show_examples(name: str, rows: list[dict[str, str]]) -> None:
     console.print(f"\n{name}: thoughts as they are", markup=False, highlight=False)
     for row in rows:
         for key, text in row.items():
-            console.print(f"  {key:<12} {_printable(text)}", markup=False, highlight=False)
+            console.print(f"  {key:<12} {only_printable(text)}", markup=False, highlight=False)
         console.print()
-
-
-def _printable(text: str) -> str:
-    """A model may write any character, also those that control a terminal."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def online(options: argparse.Namespace) -> dict:

@@ -29,6 +29,7 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.statistics.leakage import normalise
 from vlm_agent.drawing.actions import describe
 from vlm_agent.episodes import Action, ActionKind, Episode, Step, UiElement, element_at
+from vlm_agent.files.console import only_printable
 from vlm_agent.geometry import DIRECTIONS, OPPOSITE
 from vlm_agent.texts.actions import aitz_direction
 
@@ -146,7 +147,7 @@ class Finding:
 
     def __str__(self) -> str:
         line = f"episode {self.episode_id}, step {self.step}: {self.problem}: {self.description!r} for {self.action}"
-        return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
+        return only_printable(line)
 
 
 def check_dataset(dataset: ShardDataset) -> Iterator[Finding]:

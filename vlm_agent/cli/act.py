@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from vlm_agent.cli import agent_options
 from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, Commands, add_command, count, file_name
-from vlm_agent.files.console import make_console, print_plain, quiet_libraries, say, stopped_by_signals
+from vlm_agent.files.console import make_console, only_printable, print_plain, quiet_libraries, say, stopped_by_signals
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -183,7 +183,7 @@ def _folder(options: argparse.Namespace) -> Path:
 
 
 def _warn(console: "Console", text: str) -> None:
-    print_plain(console, f"     {_printable(text)}")
+    print_plain(console, f"     {only_printable(text)}")
 
 
 def _warn_of_purchases(console: "Console", device: "Device", options: argparse.Namespace) -> None:
@@ -201,12 +201,7 @@ def _step_lines(step: "ProposedStep") -> str:
     proposed = step.answer.action
     action = "no action" if proposed is None else describe_with_place(proposed, step.elements or ())
     activity = f"  in {step.activity}" if step.activity else ""
-    return f"{step.number + 1:3d}  {step.picture}{activity}\n     {step.answer.text!r} → {_printable(action)}"
-
-
-def _printable(text: str) -> str:
-    """Model output is data: without control characters it cannot move the cursor or reverse the line."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return f"{step.number + 1:3d}  {step.picture}{activity}\n     {step.answer.text!r} → {only_printable(action)}"
 
 
 def _summary(ending: "Ending", reached: bool | None) -> str:
@@ -219,7 +214,7 @@ def _summary(ending: "Ending", reached: bool | None) -> str:
     if ending.beyond_context:
         doubt += f", {ending.beyond_context} answers beyond the model's context"
     verdict = {None: "", True: ". The goal is reached", False: ". The goal is not reached"}[reached]
-    return f"{_printable(reason)} ({ending.steps} steps{doubt}, {sum(ending.seconds.values()):.1f} s){verdict}"
+    return f"{only_printable(reason)} ({ending.steps} steps{doubt}, {sum(ending.seconds.values()):.1f} s){verdict}"
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from vlm_agent.cli.agent_options import add_elements_option
 from vlm_agent.cli.parser import FAILED, OK, Commands, add_command, port, refuse
-from vlm_agent.files.console import make_console, print_plain, stopped_by_signals
+from vlm_agent.files.console import make_console, only_printable, print_plain, stopped_by_signals
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -92,7 +92,7 @@ def _of_trace(options: argparse.Namespace, console: "Console") -> "tuple[str, Ob
 
     trace, observed = of_trace(options.trace, options.elements == "read")
     unknown = "The trace does not state whether its goal was reached. " if trace.heading.reached is None else ""
-    print_plain(console, f"{unknown}{_printable(trace.ending)}")
+    print_plain(console, f"{unknown}{only_printable(trace.ending)}")
     return trace.heading.goal if options.goal is None else options.goal, observed
 
 
@@ -135,8 +135,4 @@ def _summary(goal: str, observed: "Observed", found: "Lines") -> str:
         **{f"left out: {reason}": count for reason, count in observed.left_out.items()},
     }
     lines += [f"{count} {what}" for what, count in notes.items() if count]
-    return "\n".join(_printable(line) for line in lines)
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return "\n".join(only_printable(line) for line in lines)

@@ -73,16 +73,19 @@ class DeviceAround:
         return self._device.size
 
 
-class DeviceTask(Protocol):
+class HasGoal(Protocol):
+    """`goal`: the instruction for the agent. `subset`: that of Android in the Wild that the goal belongs to or
+    resembles most."""
+
+    @property
+    def goal(self) -> str: ...
+
+    @property
+    def subset(self) -> str: ...
+
+
+class DeviceTask(HasGoal, Protocol):
     """A goal for a device whose state shows whether the goal is reached."""
-
-    @property
-    def goal(self) -> str:
-        """The instruction for the agent."""
-
-    @property
-    def subset(self) -> str:
-        """The subset of Android in the Wild that the goal belongs to or resembles most."""
 
     def reached(self, phone: Any) -> bool:
         """Whether the state of `phone` satisfies the goal. `phone`: a device of the kind that the task is for. Raises

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from vlm_agent.devices.device import OpenedDevice, Solution
+from vlm_agent.devices.device import HasGoal, OpenedDevice, Solution
 from vlm_agent.devices.errors import DeviceError
 from vlm_agent.episodes import Episode
 from vlm_agent.recipe.yaml_file import read_mapping, validated
@@ -31,20 +31,12 @@ def split_of(instance: str) -> str:
     return {8: "validation", 9: "test"}.get(number, "train")
 
 
-class SetTask(Protocol):
+class SetTask(HasGoal, Protocol):
     """A task of a set."""
 
     @property
     def name(self) -> str:
         """Distinguishes the task from others of its set, such as general/test/7."""
-
-    @property
-    def goal(self) -> str:
-        """The instruction for the agent."""
-
-    @property
-    def subset(self) -> str:
-        """The subset of Android in the Wild that the goal belongs to or resembles most."""
 
     @property
     def template(self) -> str:

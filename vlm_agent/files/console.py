@@ -34,6 +34,12 @@ def neutral(text: str) -> str:
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+def only_printable(text: str) -> str:
+    """`text` with the replacement character for every character that is not printable, line feeds and characters that
+    reverse a line included."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
 def say(text: str = "", stderr: bool = False, end: str = "\n") -> None:
     """Prints plain text at once: a pipe shows it before the output of a later process."""
     print(neutral(text), end=end, file=sys.stderr if stderr else sys.stdout, flush=True)

@@ -24,7 +24,7 @@ from vlm_agent.agents.llm.completion import (
     refused_parameters,
 )
 from vlm_agent.errors import UserError
-from vlm_agent.files.console import make_console
+from vlm_agent.files.console import make_console, only_printable
 
 if TYPE_CHECKING:
     from openai import APIStatusError, OpenAI
@@ -313,7 +313,7 @@ def _shown(body: bytes) -> str:
     """The start of a server's message, printable, with the API key removed in case the server repeats it."""
     text, key = " ".join(body.decode("utf-8", "replace").split()), os.environ.get(KEY)
     start = (text.replace(key, "…") if key else text)[:_MESSAGE_CHARACTERS] or "no further message"
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in start)
+    return only_printable(start)
 
 
 def _seconds(retry_after: str | None) -> float | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from vlm_agent.errors import UserError
+from vlm_agent.files.console import only_printable
 
 
 @dataclass(frozen=True)
@@ -70,5 +71,5 @@ LONGEST = 240
 def one_line(text: str) -> str:
     """The first line of `text` that is not empty, without control characters, shortened; "" where all are empty."""
     line = next((line for line in text.splitlines() if line.strip()), "")
-    printable = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line.strip())
+    printable = only_printable(line.strip())
     return printable if len(printable) <= LONGEST else f"{printable[: LONGEST - 1]}…"
