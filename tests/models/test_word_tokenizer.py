@@ -58,9 +58,12 @@ def test_with_leading_spaces_only_one_space_is_part_of_the_word():
 
 
 def test_the_forms_of_a_word_are_found_and_no_other_token():
-    tokenizer = build_word_tokenizer(["Wifi wifi Wifi WIFI other Ã ã"], VOCABULARY, 4096, leading_spaces=True)
+    tokenizer = build_word_tokenizer(
+        ["Wifi wifi Wifi WIFI other Ã ã 上 下 рад сад Рад"], VOCABULARY, 4096, leading_spaces=True
+    )
     forms = [sorted(tokenizer.decode([number]) for number in numbers) for numbers in forms_of_words(tokenizer)]
     assert [" WIFI", " Wifi", " wifi", "Wifi"] in forms
+    assert [" Рад", " рад"] in forms
     assert not any(
         {"other", "Wifi"} <= set(words) or len({word.strip().lower() for word in words}) > 1 for words in forms
     )

@@ -72,11 +72,11 @@ def coordinate_ids(tokenizer: PreTrainedTokenizerBase, coordinates: Iterable[Coo
 def forms_of_words(tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
     """The token ids of each word that the vocabulary contains in several forms: with and without the space before it,
     capitalised or not."""
-    space = _as_bytes(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False), _SPACE)
     forms: dict[str, list[int]] = {}
     for token, number in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1]):
-        word = token.removeprefix(space)
-        forms.setdefault(word.lower() if len(word) > 1 else word, []).append(number)  # a single one is a byte
+        word = tokenizer.decode([number]).removeprefix(_SPACE)
+        if "\N{REPLACEMENT CHARACTER}" not in word:  # a byte of a letter
+            forms.setdefault(word.lower() if len(token) > 1 else word, []).append(number)
     return [numbers for numbers in forms.values() if len(numbers) > 1]
 
 

@@ -17,7 +17,7 @@ LOOKUP = 0
 
 
 def started_recipe(model_type: str = "llama", leading_spaces: bool = False, **config) -> ModelRecipe:
-    """The network of recipes/comparison/text_chats_tiny.yaml; `config`: changes to its configuration."""
+    """Two layers of recipes/text_tiny.yaml; `config`: changes to its configuration."""
     shape = {
         "model_type": model_type,
         "hidden_size": WIDTH,

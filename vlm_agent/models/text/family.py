@@ -60,8 +60,6 @@ def initialise(model: transformers.LlamaForCausalLM, tokenizer: PreTrainedTokeni
       before its name;
     - the head starts as a copy of the embeddings, scaled down;
     - the forms of a word have nearly one embedding, so that heads match all of them.
-
-    `studies/d_pot/text_model.md` has the figures.
     """
     width = model.config.hidden_size
     own, before = _basis(width), _basis(width)
@@ -99,11 +97,11 @@ def _initialise_layer(
         fill(output[-back], before.roll(back - 1, 0))
     slow = slow_dimensions(size - 1, frequencies)
     for head in range(heads - backs):
-        matched = before if head % 2 else own
+        matched = own if head % 2 == 0 and heads - backs > 1 else before
         query[head, slow] = own[: len(slow)] * MATCH
         key[head, slow] = matched[: len(slow)] * MATCH
         copied = own[torch.randperm(len(own))]
-        read, written = (before.roll(1, 0), own) if looks_up and head == 0 else (copied, copied)
+        read, written = (before.roll(1, 0), own) if looks_up and matched is own and head == 0 else (copied, copied)
         fill(value[head], read)
         fill(output[head], written)
     layer.self_attn.o_proj.weight.copy_(output.flatten(0, 1).t())

@@ -53,8 +53,10 @@ class ChatDataModule(ShardDataModule):
         return with_turns(build_tokenizer(self.recipe.model, self.vocabulary()))
 
     def vocabulary(self) -> Vocabulary:
-        language = self.recipe.action_language.build().vocabulary()
-        return Vocabulary(LanguageVocabulary((*language.phrases, *SCREEN_PHRASES, *MARKS)), self._texts())
+        """A number is the same token in a prompt and in a reply, so that a model can copy it."""
+        phrases = self.recipe.action_language.build().vocabulary().phrases
+        words = [phrase for phrase in phrases if not phrase[0].isdigit()]
+        return Vocabulary(LanguageVocabulary((*words, *SCREEN_PHRASES, *MARKS)), self._texts())
 
     def _texts(self) -> Iterator[str]:
         for number in self.episodes:
