@@ -12,8 +12,8 @@ demo's test episodes:
 - grey screens, no history: base + LoRA under this control, in training and in evaluation.
 
 Results are cached in --output, in one folder per base and budget. Several commands with different arms or seeds can
-share the work; a last one summarises all. The figures of a run are also added to --records. Prints a table of means
-with Student's 95 % intervals over seeds; the last line of output is JSON.
+share the work; a last one summarises all. The figures of a run are also in --records, from which later commands read
+them. Prints a table of means with Student's 95 % intervals over seeds; the last line of output is JSON.
 """
 
 import argparse

@@ -101,6 +101,8 @@ def test_shards_that_were_converted_again_are_other_data_wherever_the_folder_lie
     (tmp_path / "shards").rename(tmp_path / "moved")
     command(Path("moved"))
     shutil.rmtree("moved")
+    with pytest.raises(DatasetError, match='and is "not converted"'):
+        run.verify(replace(stages(tmp_path / "out", TRAINED), layout=Layout(tmp_path / "out", Path("moved"))))
     write_shards(tmp_path / "moved", [episode(), episode(1)])
     with pytest.raises(DatasetError, match="shards was"):
         command(Path("moved"))
@@ -112,6 +114,7 @@ def test_a_mistake_in_the_overrides_of_an_agent_file_is_part_of_no_plan(tmp_path
         with pytest.raises(UserError, match=r"max_toknes.*max_tokens"):
             check(stages(tmp_path / "out", TRAINED | {"asks": wrong}))
     assert not (tmp_path / "out").exists()
+    Path("asks.yaml").write_text("agent: endpoint\n")  # the comparison names the server
     run.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS | {"overrides": {"max_tokens": 3}}}))
 
 

@@ -190,7 +190,7 @@ def _plan(stages: Stages) -> dict[str, Any]:
         "comparison": comparison.model_dump(mode="json", exclude={"seeds", "agents"}),
         "served_agents": sorted(key for key, agent in agents.items() if agent.served and stages.is_served_here),
         "quick": stages.quick,
-        "shards": None if shards is None or not (shards / MANIFEST).is_file() else manifest_digest(shards),
+        "shards": shards and (manifest_digest(shards) if (shards / MANIFEST).is_file() else "not converted"),
         "benchmark": None if shards is None else str(stages.layout.user_benchmark),
         "served_model": None if endpoint is None else endpoint.model,
         _FILES: _contents(*recipes, benchmark),
