@@ -65,8 +65,7 @@ def initialise(model: transformers.LlamaForCausalLM, tokenizer: PreTrainedTokeni
     own, before = _basis(width), _basis(width)
     frequencies = cast("torch.Tensor", model.model.rotary_emb.inv_freq)
     for number, layer in enumerate(model.model.layers):
-        looks_up = number % 2 == 1
-        _initialise_layer(cast("LlamaDecoderLayer", layer), frequencies, own, before, looks_up)
+        _initialise_layer(cast("LlamaDecoderLayer", layer), frequencies, own, before, looks_up=number % 2 == 1)
     table = cast("torch.Tensor", model.get_input_embeddings().weight)
     nn.init.normal_(table)
     for forms in forms_of_words(tokenizer):
