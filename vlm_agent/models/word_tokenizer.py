@@ -69,15 +69,17 @@ def coordinate_ids(tokenizer: PreTrainedTokenizerBase, coordinates: Iterable[Coo
     return [vocabulary[_as_bytes(byte_level, coordinate.piece)] for coordinate in coordinates]
 
 
-def forms_of_words(tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
-    """The token ids of each word that the vocabulary contains in several forms: with and without the space before it,
-    capitalised or not."""
-    forms: dict[str, list[int]] = {}
-    for token, number in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1]):
-        word = tokenizer.decode([number]).removeprefix(_SPACE)
-        if "\N{REPLACEMENT CHARACTER}" not in word:  # a byte of a letter
-            forms.setdefault(word.lower() if len(token) > 1 else word, []).append(number)
-    return [numbers for numbers in forms.values() if len(numbers) > 1]
+def words_by_space(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
+    """The token ids of words with their leading space and, in the same order, without it, for words that the
+    vocabulary contains in both forms."""
+    vocabulary = tokenizer.get_vocab()
+    space = _as_bytes(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False), _SPACE)
+    pairs = [
+        (number, vocabulary[token.removeprefix(space)])
+        for token, number in sorted(vocabulary.items(), key=lambda item: item[1])
+        if token.startswith(space) and token.removeprefix(space) in vocabulary
+    ]
+    return [number for number, _ in pairs], [number for _, number in pairs]
 
 
 def _with_leading_space(fixed_patterns: list[str]) -> str:

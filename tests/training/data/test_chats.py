@@ -46,17 +46,6 @@ def module(tmp_path):
     return data_module_of(Recipe(**recipe(tmp_path, write(tmp_path / "chats.jsonl"))))
 
 
-def test_the_number_of_an_element_is_one_token_the_same_in_a_prompt_and_in_a_click(tmp_path):
-    click = '{"action_type": "click", "idx": 12}'
-    shown = '<p id=12 class="text" alt="Wi-Fi">Wi-Fi</p>\n<p id=13 class="text" alt="Sound">Sound</p>\n'
-    chat = [{"role": "user", "content": shown}, {"role": "assistant", "content": click}]
-    content = recipe(tmp_path, write(tmp_path / "chats.jsonl", [chat])) | {"action_language": {"name": "element_index"}}
-    sentence = (module := data_module_of(Recipe(**content))).writer()(module.order.items[0], None)
-    pieces = [module.tokenizer.decode([token]) for token in sentence.input_ids]
-    assert pieces.count("12") == 2
-    assert pieces[pieces.index("12") + 2] == "Wi"  # heads of a model from scratch look two tokens back
-
-
 @pytest.mark.parametrize("number", [0, 4])
 def test_the_prompt_has_the_ids_that_a_server_computes_and_only_the_last_answer_is_supervised(module, number):
     sentence = module.writer()(module.order.items[number], None)

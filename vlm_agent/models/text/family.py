@@ -22,7 +22,7 @@ from vlm_agent.models.loss import Policy, ReadsRows, SupervisedOutput, supervise
 from vlm_agent.models.pretrained import configuration, language_model, source_configuration, whole_model
 from vlm_agent.models.starting_heads import LOGIT_SHARE, MATCH, fill, look_back, slow_dimensions, start_layer
 from vlm_agent.models.weights.precision import to_dtype
-from vlm_agent.models.word_tokenizer import forms_of_words
+from vlm_agent.models.word_tokenizer import words_by_space
 from vlm_agent.recipe.model import ModelRecipe, TrainedParts, WeightsSource
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import NO_PIXELS
@@ -35,7 +35,7 @@ _CONSTANT = 4.0
 _BACK = 2
 
 _SAME_WORD = 0.9
-"""The cosine of the embeddings of two forms of a word: with and without the space before it, capitalised or not."""
+"""The cosine of the embeddings of a word with and without the space before it."""
 
 
 def is_suitable(config: Any) -> bool:
@@ -55,21 +55,22 @@ def initialise(model: transformers.LlamaForCausalLM, tokenizer: PreTrainedTokeni
     - the last two heads of every layer attend one and two tokens back, and write what they find in a basis of their
       own;
     - of the other heads, one half matches a token's content with what precedes other tokens (an induction head: it
-      finds what followed the last time), the other half with the content of other tokens. They copy content; in every
-      second layer the first head copies the token two before the match, as the number of an element stands two tokens
-      before its name;
+      finds what followed the last time), the other half with the content of other tokens. Both copy content;
     - the head starts as a copy of the embeddings, scaled down;
-    - the forms of a word have nearly one embedding, so that heads match all of them.
+    - a word with the space before it has nearly the embedding of the word without it, so that heads match either.
+
+    After 1,000 chats of D-PoT, 700,000 tokens, the loss of answers to test prompts is 1.16 with the initialisation of
+    transformers and 1.07 with this one; with `data.prompt_weight: 0.1`, 1.11 and 1.04.
     """
     width = model.config.hidden_size
     own, before = _basis(width), _basis(width)
     frequencies = cast("torch.Tensor", model.model.rotary_emb.inv_freq)
-    for number, layer in enumerate(model.model.layers):
-        _initialise_layer(cast("LlamaDecoderLayer", layer), frequencies, own, before, looks_up=number % 2 == 1)
+    for layer in model.model.layers:
+        _initialise_layer(cast("LlamaDecoderLayer", layer), frequencies, own, before)
     table = cast("torch.Tensor", model.get_input_embeddings().weight)
     nn.init.normal_(table)
-    for forms in forms_of_words(tokenizer):
-        table[forms] = _SAME_WORD**0.5 * torch.randn(width) + (1 - _SAME_WORD) ** 0.5 * table[forms]
+    spaced, bare = words_by_space(tokenizer)
+    table[spaced] = _SAME_WORD * table[bare] + (1 - _SAME_WORD**2) ** 0.5 * table[spaced]
     table[:, 0] = 0
     head = cast("nn.Linear", model.get_output_embeddings()).weight
     head.copy_(table * LOGIT_SHARE / width**0.5)
@@ -84,7 +85,7 @@ def _basis(width: int) -> torch.Tensor:
 
 
 def _initialise_layer(
-    layer: LlamaDecoderLayer, frequencies: torch.Tensor, own: torch.Tensor, before: torch.Tensor, looks_up: bool
+    layer: LlamaDecoderLayer, frequencies: torch.Tensor, own: torch.Tensor, before: torch.Tensor
 ) -> None:
     query, key, value = start_layer(layer, blind=1)
     output = torch.zeros_like(value)  # transposed
@@ -96,13 +97,12 @@ def _initialise_layer(
         fill(output[-back], before.roll(back - 1, 0))
     slow = slow_dimensions(size - 1, frequencies)
     for head in range(heads - backs):
-        matched = own if head % 2 == 0 and heads - backs > 1 else before
+        matched = own if head % 2 else before
         query[head, slow] = own[: len(slow)] * MATCH
         key[head, slow] = matched[: len(slow)] * MATCH
         copied = own[torch.randperm(len(own))]
-        read, written = (before.roll(1, 0), own) if looks_up and matched is own and head == 0 else (copied, copied)
-        fill(value[head], read)
-        fill(output[head], written)
+        fill(value[head], copied)
+        fill(output[head], copied)
     layer.self_attn.o_proj.weight.copy_(output.flatten(0, 1).t())
 
 

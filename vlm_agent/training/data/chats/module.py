@@ -2,13 +2,12 @@
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from vlm_agent.action_languages import LanguageVocabulary
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary, build_tokenizer
 from vlm_agent.recipe.run import ValidationRecipe
@@ -53,10 +52,8 @@ class ChatDataModule(ShardDataModule):
         return with_turns(build_tokenizer(self.recipe.model, self.vocabulary()))
 
     def vocabulary(self) -> Vocabulary:
-        """A number is the same token in a prompt and in a reply, so that a model can copy it."""
-        phrases = self.recipe.action_language.build().vocabulary().phrases
-        words = [phrase for phrase in phrases if not phrase[0].isdigit()]
-        return Vocabulary(LanguageVocabulary((*words, *SCREEN_PHRASES, *MARKS)), self._texts())
+        language = self.recipe.action_language.build().vocabulary()
+        return Vocabulary(replace(language, phrases=(*language.phrases, *SCREEN_PHRASES, *MARKS)), self._texts())
 
     def _texts(self) -> Iterator[str]:
         for number in self.episodes:
