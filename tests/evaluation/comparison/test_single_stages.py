@@ -171,3 +171,11 @@ def test_a_mistake_in_a_recipe_becomes_part_of_no_plan(tmp_path, capsys):
         assert main([*words, *more]) == FAILED
         assert "training.stepz" in capsys.readouterr().err
         assert not (tmp_path / "out/plans").exists()
+
+
+def test_a_command_to_serve_that_no_shell_could_split_is_refused_at_once(tmp_path, capsys):
+    words = ["compare", str(ROOT / "eval/comparisons/five_systems.yaml"), "--output", str(tmp_path / "out")]
+    with pytest.raises(SystemExit):
+        main([*words, "--model", "m", "--serve", "vllm serve 'Qwen --port {port}"])
+    assert "--serve: No closing quotation" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
