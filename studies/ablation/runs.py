@@ -24,7 +24,8 @@ from vlm_agent.agents.loading import agent_settings
 from vlm_agent.datasets.shards.dataset import MANIFEST
 from vlm_agent.evaluation.online import evaluate_online
 from vlm_agent.models.weights.precision import has_bf16
-from vlm_agent.recipe.run import DataRecipe, read_recipe
+from vlm_agent.recipe.data import DataRecipe
+from vlm_agent.recipe.run import read_recipe
 from vlm_agent.training.run_folder.layout import FINISHED
 
 ROOT = Path(__file__).resolve().parents[2]

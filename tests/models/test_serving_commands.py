@@ -41,11 +41,10 @@ def is_running(process: int) -> bool:
 
 def test_it_answers_during_the_block_and_ends_with_it_and_its_children(tmp_path):
     with served_by(command(tmp_path), tmp_path / "log") as url:
-        health = url.removesuffix("/v1") + "/health"
-        assert is_ready(health)
+        assert is_ready(url)
         child = int((tmp_path / "child").read_text())
         assert is_running(child)
-    assert not is_ready(health)
+    assert not is_ready(url)
     end = time.monotonic() + 10
     while is_running(child) and time.monotonic() < end:
         time.sleep(0.05)

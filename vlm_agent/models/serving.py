@@ -98,7 +98,7 @@ def _running(command: Sequence[str], log: Path, seconds: float, failure: str, **
             raise ServingError(f"{failure} ({error})") from None
     try:
         url = f"http://127.0.0.1:{port}/v1"
-        if not _answers(health_of(url), process, seconds):
+        if not _answers(url, process, seconds):
             last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
             raise ServingError(f"{failure} ({' '.join(last)}); its output is in {log}")
         yield url
@@ -114,16 +114,12 @@ def _running(command: Sequence[str], log: Path, seconds: float, failure: str, **
             process.stdin.close()
 
 
-def health_of(url: str) -> str:
-    """The address at which the server of a base URL (…/v1) says whether it is ready."""
-    return f"{url.removesuffix('/v1')}/health"
-
-
 def is_ready(url: str) -> bool:
-    """Whether a server on this machine answers. A proxy of the environment is not for loopback."""
+    """Whether the server of a base URL on this machine (…/v1) answers. A proxy of the environment is not for
+    loopback."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(url, timeout=5) as reply:
+        with opener.open(f"{url.removesuffix('/v1')}/health", timeout=5) as reply:
             return bool(reply.status == 200)
     except (urllib.error.URLError, OSError):
         return False

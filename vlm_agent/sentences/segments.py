@@ -33,13 +33,10 @@ class Tokens:
 
     tokenizer: "PreTrainedTokenizerBase"
 
-    def ids(self, text: str) -> list[int]:
-        """The tokens of a text as plain text, cached because texts repeat often."""
-        return list(self._cached_ids(text, False)) if len(text) <= _LONGEST_CACHED else self.tokenised(text, False)
-
-    def marks(self, text: str) -> list[int]:
-        """The tokens of a text of the chat template, which may contain special tokens, cached like those of `ids`."""
-        return list(self._cached_ids(text, True)) if len(text) <= _LONGEST_CACHED else self.tokenised(text, True)
+    def ids(self, text: str, special: bool = False) -> list[int]:
+        """The tokens of a text, cached because texts repeat often. `special`: whether it may contain special tokens, as
+        a text of the chat template."""
+        return list(self._cached_ids(text, special)) if len(text) <= _LONGEST_CACHED else self.tokenised(text, special)
 
     def tokenised(self, text: str, special: bool) -> list[int]:
         """The tokens of a text, not cached. `special`: whether it may contain special tokens."""
@@ -166,10 +163,9 @@ def _ids(segment: Segment, tokens: Tokens) -> list[int]:
     if segment.mark is not None:
         return [segment.mark]
     text = segment.text or ""
-    if segment.screen is not None:  # screens as text are long, and few are equal
-        ids = tokens.tokenised(text, segment.special)
-    else:
-        ids = tokens.marks(text) if segment.special else tokens.ids(text)
+    # Screens as text are long, and few are equal.
+    find = tokens.ids if segment.screen is None else tokens.tokenised
+    ids = find(text, segment.special)
     return ids if segment.kept is None else ids[: segment.kept]
 
 

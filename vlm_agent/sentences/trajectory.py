@@ -312,7 +312,7 @@ class TrajectorySentences(Tokens):
         """
         if not self.template.end:
             return cast(int, self.tokenizer.eos_token_id)
-        ids = self.marks(self.template.end)
+        ids = self.ids(self.template.end, special=True)
         if len(ids) != 1:
             raise UserError(
                 f"{self.template.end} ends the turns of this kind of model, and is not a token of its tokenizer; "

@@ -13,7 +13,7 @@ from vlm_agent.evaluation.comparison.execution import Runner
 from vlm_agent.evaluation.comparison.records import Records
 from vlm_agent.evaluation.comparison.settings import Endpoint, read_comparison
 from vlm_agent.evaluation.comparison.stages import SERVED, Layout, Stage, Stages
-from vlm_agent.models.serving import health_of, is_ready
+from vlm_agent.models.serving import is_ready
 
 ROOT = Path(__file__).parents[3]
 SERVER = """
@@ -76,6 +76,6 @@ def test_a_server_that_died_is_started_again_for_the_next_stage(tmp_path, monkey
         with pytest.raises(http.client.RemoteDisconnected):
             connection.getresponse()
         connection.close()
-        assert not is_ready(health_of(first))
+        assert not is_ready(first)
         assert runner._serve(asking, command)
-        assert is_ready(health_of(runner._endpoint.url))
+        assert is_ready(runner._endpoint.url)

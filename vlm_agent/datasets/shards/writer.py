@@ -60,14 +60,13 @@ class ShardWriter:
         """Appends an episode as a row of `episode_row`, or as one that `ShardDataset.row` read."""
         with self._named_errors():
             if self._writer is None:
-                columns = COMPRESSED
                 # Statistics and dictionaries only pay off with many rows per group; here a group has one row.
                 self._writer = self._stack.enter_context(
                     ParquetWriter(
                         self._stack.enter_context(atomic_write(self._path)),
                         SCHEMA,
-                        compression=dict.fromkeys(columns, "zstd"),
-                        compression_level=dict.fromkeys(columns, 1),
+                        compression=dict.fromkeys(COMPRESSED, "zstd"),
+                        compression_level=dict.fromkeys(COMPRESSED, 1),
                         use_dictionary=False,
                         write_statistics=False,
                     )

@@ -97,9 +97,9 @@ class Runner:
     def _serve(self, stage: Stage, what: Path | str) -> bool:
         """Whether the run is served, or the command serves. If the server does not start, the stage has failed, and
         others may still run."""
-        from vlm_agent.models.serving import ServingError, health_of, is_ready, served_by, served_model
+        from vlm_agent.models.serving import ServingError, is_ready, served_by, served_model
 
-        if what == self._served and self._endpoint is not None and is_ready(health_of(self._endpoint.url)):
+        if what == self._served and self._endpoint is not None and is_ready(self._endpoint.url):
             return True
 
         self._server.close()

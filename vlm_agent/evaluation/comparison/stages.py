@@ -264,22 +264,15 @@ class Stages:
         benchmark = self.layout.benchmark(self.comparison)
         data: list[Any] = [] if benchmark is None else ["--benchmark", find_shipped(benchmark)]
         data += ["--shards", self.layout.shards_at(agent.scale)]
+        reads = _elements(agent)
         if self.layout.groups is not None:
             data += ["--groups", self.layout.groups]
         if self.sizes.episodes is not None:
             data += ["--limit", self.sizes.episodes]
-        yield self._evaluation(OFFLINE, key, agent, seed, [*data, *_elements(agent), *controls])
+        yield self._evaluation(OFFLINE, key, agent, seed, [*data, *reads, *controls])
         if not self.sizes.tasks:
             return
-        tasks = [
-            *_elements(agent),
-            "--tasks",
-            self.sizes.tasks,
-            "--seed",
-            self.comparison.online_seed,
-            "--controls",
-            "none",
-        ]
+        tasks = [*reads, "--tasks", self.sizes.tasks, "--seed", self.comparison.online_seed, "--controls", "none"]
         if agent.scale != 1:
             tasks += ["--scale", agent.scale]
         yield self._evaluation(ONLINE, key, agent, seed, ["--online", *tasks])

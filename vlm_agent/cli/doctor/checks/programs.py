@@ -160,7 +160,7 @@ def _serving() -> str:
     command = [sys.executable, "-c", _SERVER, "serve", "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
     server = subprocess.Popen(command, env=os.environ | {"HF_HUB_OFFLINE": "1"})  # noqa: S603 (our own interpreter)
     try:
-        while not is_ready(f"http://127.0.0.1:{port}/health"):
+        while not is_ready(f"http://127.0.0.1:{port}/v1"):
             if server.poll() is not None:
                 raise BrokenError(f"`transformers serve` ends with status {server.returncode}")
             time.sleep(_RETRY_SECONDS)

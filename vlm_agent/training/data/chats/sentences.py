@@ -84,7 +84,7 @@ class ChatSentences(Tokens):
 
     def _answer(self, text: str) -> list[Segment]:
         """The answer up to its first end mark, which is added where the template writes none."""
-        end, ids = self.tokenizer.eos_token_id, self.marks(text)
+        end, ids = self.tokenizer.eos_token_id, self.ids(text, special=True)
         kept = ids.index(end) if end in ids else None
         answer = Segment(text, ASSISTANT, special=True, role="action", kept=kept)
         return [answer, Segment(mark=end, role="action")]
