@@ -100,5 +100,5 @@ def _link(source: Path, target: Path) -> None:
         target.mkdir(exist_ok=True)
         for child in source.iterdir():
             _link(child, target / child.name)
-    elif not target.exists():
+    elif not os.path.lexists(target):  # a listed file that is not installed (`setup.cfg`) is a link to nothing
         target.symlink_to(source)
