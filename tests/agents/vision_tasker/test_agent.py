@@ -413,8 +413,10 @@ def test_an_agent_that_is_shown_asks_for_its_own_store():
 @pytest.mark.parametrize(
     ("action", "reply"),
     [
-        (Action.tap(0.45, 0.5), {"action": "tap", "element": 2}),
-        (Action.long_press(0.45, 0.5), {"action": "long_press", "element": 2}),
+        (Action.tap(0.45, 0.5), {"action": "tap", "element": "Wi-Fi"}),
+        (Action.tap(0.05, 0.1), {"action": "tap", "element": "button back"}),
+        (Action.tap(0.62, 0.9), {"action": "tap", "element": 5}),  # ten elements are called Install
+        (Action.long_press(0.45, 0.5), {"action": "long_press", "element": "Wi-Fi"}),
         (Action.tap(0.95, 0.1), None),
         (Action.swipe((0.8, 0.5), (0.2, 0.5)), {"action": "swipe", "direction": "up"}),
         (Action.type_text("pizza"), {"action": "enter_text", "text": "pizza"}),
@@ -433,6 +435,13 @@ def test_a_recorded_action_is_taught_as_the_reply_that_means_it_or_not_at_all(tm
     assert (None if text is None else json.loads(text)) == reply
     if text is not None and action.kind is ActionKind.LONG_PRESS:
         assert ours.read(text, shown).action.kind is ActionKind.LONG_PRESS
+
+
+@pytest.mark.parametrize("text", ["12", "x" * 81, "Wi-Fi"])
+def test_an_element_whose_text_does_not_name_it_alone_is_taught_by_its_number(tmp_path, text):
+    ours = agent("http://a:1", tmp_path, KnownScreens(understood(BACK, replace(FIELD, text=text), WIFI)))
+    shown = ours.show(Screen(pixels(0)))
+    assert json.loads(reply_of(Action.tap(0.25, 0.5), shown))["element"] == 1
 
 
 def test_a_reply_that_taps_a_field_and_types_announces_the_text(tmp_path):

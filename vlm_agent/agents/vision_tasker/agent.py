@@ -11,6 +11,7 @@ several actions: the first one is asked for, and the others follow from the answ
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -30,7 +31,7 @@ from vlm_agent.agents.vision_tasker.calls import (
     stages_of,
 )
 from vlm_agent.agents.vision_tasker.prompts import VisionTaskerPrompts, call_line, history_lines, lines_without_effect
-from vlm_agent.agents.vision_tasker.shown import PromptLanguage, Shown, ShownScreen, show
+from vlm_agent.agents.vision_tasker.shown import NAME_CHARACTERS, PromptLanguage, Shown, ShownScreen, show
 from vlm_agent.datasets.statistics.leakage import normalise
 from vlm_agent.episodes import BUTTONS, Action, ActionKind, Episode, Screen, is_same_screen, recorded_screen
 from vlm_agent.texts.lines import one_line
@@ -193,16 +194,25 @@ def _place(episode: Episode) -> float:
 
 def reply_of(action: Action, shown: ShownScreen) -> str | None:
     """The reply that means a recorded action on a screen; None for a touch on no element, and for kinds of actions that
-    the agent does not have."""
+    the agent does not have. An element is called by its text or name where no other element has the same, as in the
+    official code's answers: a small model copies a name sooner than it finds the number beside it."""
     content = _content(action, shown)
     return None if content is None else json.dumps(content, ensure_ascii=False)
+
+
+def _element(number: int, shown: ShownScreen) -> str | int:
+    name = one_line(shown.texts[number]) or shown.names[number]
+    with suppress(NoCallError, NoElementError):  # several have the name; a text of digits alone would be a number
+        call = read_call(json.dumps({"action": "tap", "element": name}))
+        return name if len(name) <= NAME_CHARACTERS and element_of(call, shown) == number else number
+    return number
 
 
 def _content(action: Action, shown: ShownScreen) -> dict[str, Any] | None:
     if action.is_touch:
         number = shown.at(action.touch_yx)
         name = "tap" if action.is_tap else "long_press"
-        return None if number is None else {"action": name, "element": number}
+        return None if number is None else {"action": name, "element": _element(number, shown)}
     if action.is_swipe:
         return {"action": "swipe", "direction": action.direction}
     if action.kind is ActionKind.TYPE:

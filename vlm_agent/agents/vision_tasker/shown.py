@@ -21,7 +21,7 @@ from vlm_agent.texts.lines import one_line
 Shown = Literal["words", "html", "marks"]
 PromptLanguage = Literal["en", "zh"]
 
-_NAME_CHARACTERS = 80
+NAME_CHARACTERS = 80
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +51,12 @@ class ShownScreen:
         return np.flatnonzero(meets_screen(boxes)).tolist()
 
     def called(self, name: str) -> list[int]:
-        """The elements of the screen with this text, white space and case ignored."""
+        """The elements of the screen with this text, else those with this name, white space and case ignored."""
         wanted = _folded(name)
-        return [number for number in self.numbers if wanted and _folded(self.texts[number]) == wanted]
+        for known in (self.texts, self.names):
+            if found := [number for number in self.numbers if wanted and _folded(known[number]) == wanted]:
+                return found
+        return []
 
     def at(self, point_yx: tuple[float, float]) -> int | None:
         return box_at(self.boxes, point_yx)
@@ -90,7 +93,7 @@ def show(screen: Screen, shown: Shown, language: PromptLanguage, reader: ScreenR
 
 def _part_name(part: Part, language: PromptLanguage) -> str:
     """Kind and text, or what describes a part without a text, without its number and state."""
-    if text := plain(part.text)[:_NAME_CHARACTERS]:
+    if text := plain(part.text)[:NAME_CHARACTERS]:
         kind = "" if part.kind == "text" else WORDS[language][part.kind]
         return f'{kind} "{text}"'.strip()
     stateless = Part(part.id, part.kind, part.box, meaning=part.meaning)
@@ -98,7 +101,7 @@ def _part_name(part: Part, language: PromptLanguage) -> str:
 
 
 def _element_name(element: UiElement) -> str:
-    if text := one_line(element.text)[:_NAME_CHARACTERS]:
+    if text := one_line(element.text)[:NAME_CHARACTERS]:
         return f'"{text}"'
     return one_line(element.type).removeprefix("ICON_").lower().replace("_", " ") + " icon"
 
