@@ -15,7 +15,7 @@ from vlm_agent.action_languages.language import SWIPES
 from vlm_agent.episodes import Action, Screen, UiElement
 from vlm_agent.geometry import box_at, nearest_box, place_of_box
 
-LANGUAGE = ElementIndexLanguage()
+LANGUAGE, BY_NAME = ElementIndexLanguage(), ElementIndexLanguage(names=True)
 ROW, SWITCH, BELOW = (0.2, 0.0, 0.1, 1.0), (0.21, 0.45, 0.08, 0.1), (0.6, 0.1, 0.1, 0.3)
 
 
@@ -124,6 +124,40 @@ def test_what_is_written_is_tapped_where_it_is_the_smallest(boxes, place):
     assert box_at(boxes, decoded.touch_yx) == number
     under = box_at(boxes, place)
     assert under in (None, number)
+
+
+NAMES = st.sampled_from(["Wi-Fi", "wi-fi", "7", "²", "", 'a "b"', "x\ny", "x" * 81, "12 Main St"]) | st.text(max_size=3)
+
+
+@given(st.lists(st.tuples(GRID, GRID, SIZE, SIZE, NAMES), min_size=1, max_size=6), PLACES)
+def test_an_element_that_is_called_by_its_name_is_the_one_of_the_number(rows, place):
+    shown = Screen(None, tuple(UiElement(row[:4], row[4]) for row in rows))
+    by_number, by_name = (language.encode(Action.tap(*place), shown) for language in (LANGUAGE, BY_NAME))
+    assert BY_NAME.decode(by_name, shown) == BY_NAME.decode(by_number, shown) == LANGUAGE.decode(by_number, shown)
+    assert BY_NAME.predicted_box(by_name, shown) == LANGUAGE.predicted_box(by_number, shown)
+    if isinstance(called := json.loads(by_name).get("idx"), str):
+        assert [" ".join(one.name.split()).casefold() for one in shown.elements].count(called.casefold()) == 1
+        for end in range(len(by_name) + 1):
+            assert BY_NAME.ending(by_name[:end]) is not None
+        assert BY_NAME.ending(by_name) == ""
+
+
+def test_a_name_is_written_where_one_element_has_it_and_else_the_number():
+    texts = ["Wi-Fi", "Install", "install", "7", "12 Main St", "x" * 81]
+    rows = [UiElement((n / 10, 0.0, 0.1, 1.0), text) for n, text in enumerate(texts)]
+    shown = Screen(None, (*rows, UiElement((0.9, 0.0, 0.1, 1.0), "", "ICON_HOME")))
+    taps = (Action.tap((number + 0.5) / 10, 0.5) for number in (*range(6), 9))
+    written = [json.loads(BY_NAME.encode(tap, shown))["idx"] for tap in taps]
+    assert written == ["Wi-Fi", 1, 2, 3, "12 Main St", 5, "ICON_HOME"]
+    assert 'several elements are called "INSTALL"; write the id' in BY_NAME.problem(_click("INSTALL"), shown)
+    assert 'no element is called "Bluetooth"' in BY_NAME.problem(_click("Bluetooth"), shown)
+    assert BY_NAME.decode(_click("7"), shown) is None  # a number, which the screen does not have
+    assert LANGUAGE.decode(_click("Wi-Fi"), shown) is None
+    assert LANGUAGE.ending('{"action_type": "click", "idx": "W') is None
+
+
+def _click(name: str) -> str:
+    return json.dumps({"action_type": "click", "idx": name})
 
 
 @given(BOXES)
@@ -308,7 +342,9 @@ def test_an_action_without_text_fits_the_limit_even_when_spelt_in_bytes():
 
 
 def test_settings_choose_the_language():
-    assert language_settings({"name": "element_index"}).build() == ElementIndexLanguage()
+    assert language_settings({"name": "element_index"}).build() == LANGUAGE
+    assert language_settings({"name": "element_index", "names": True}).build() == BY_NAME
+    assert "in quotation marks its text" in BY_NAME.instructions
 
 
 def test_the_instructions_name_every_action_of_the_paper_and_say_what_up_is():

@@ -14,6 +14,10 @@ under the finger; where no element lies, as the nearest one. An element is tappe
 finger, which need not be its centre: a row is tapped beside the switch in it. A swipe is the direction of the finger,
 and decodes to one of `SWIPES`. So decoding an encoded action returns it with another point in the same element.
 
+With `names`, a touch is written with the element's name in place of its number (`"idx": "Wi-Fi"`), where no other
+element has the same: its text, or the type of an icon. This is ours: a small model copies a name from its prompt long
+before it finds the number beside it. Numbers are read, too.
+
 Answers are read leniently: fences and words around the object, single quotation marks as Python writes them, and a
 number as a string. An answer with two different actions is none.
 """
@@ -23,12 +27,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from vlm_agent.action_languages.language import SWIPES, ActionLanguage, LanguageSettings, LanguageVocabulary
 from vlm_agent.episodes import KINDS_WITH_TEXT, Action, Screen, UiElement
 from vlm_agent.geometry import nearest_box, place_of_box
 from vlm_agent.texts.actions import action_in_words
+from vlm_agent.texts.lines import one_line
 
 _UNITS, _CENTRE = 1000, (0.5, 0.5)
 _TYPE_KEY = "action_type"
@@ -61,10 +66,13 @@ def _opening(name: str, key: str) -> str:
 _WHOLE = [*map(_written, _FIXED), *(_written("scroll", direction=direction) for direction in SWIPES)]
 _TEXT_OPENINGS = [_opening(name, "text") + '"' for name in _BY_TEXT]
 _NUMBER_OPENINGS = [_opening(name, "idx") for name in _BY_NUMBER]
+_NAME_OPENINGS = [opening + '"' for opening in _NUMBER_OPENINGS]
 _POINT_OPENINGS = [_opening(name, "point") + "[" for name in _BY_POINT]
 _POINT_EXAMPLE = _POINT_OPENINGS[0] + "0.250, 0.500]}"
 _ANY_POINT = "0.000, 0.000]}"
 _NUMBERS_IN_VOCABULARY = 100
+_LONGEST_NAME = 80
+"""In characters: a longer text is called by its number, because an answer is short."""
 
 _START = re.compile(r"""\{(?=\s*+["'}])""")
 _LITERAL = r'"(?:[^"\\]|\\.)*+"' + r"|'(?:[^'\\]|\\.)*+'"
@@ -105,7 +113,9 @@ class _Nested:
 
 @dataclass(frozen=True)
 class ElementIndexLanguage(ActionLanguage):
-    """The codec."""
+    """The codec. `names`: an element is called by its name where only one has it."""
+
+    names: bool = False
 
     @property
     def needs_elements(self) -> bool:
@@ -123,7 +133,9 @@ class ElementIndexLanguage(ActionLanguage):
         return (
             "Answer with one JSON object and nothing else, in one of these forms:\n"
             + "\n".join(forms)
-            + "\nNUMBER is the id of the element to touch. DIRECTION is the direction in which the finger moves, one "
+            + "\nNUMBER is the id of the element to touch"
+            + (", or in quotation marks its text, or its class, if no other element has the same" if self.names else "")
+            + ". DIRECTION is the direction in which the finger moves, one "
             f"of {directions}: up shows what is further down. WORDS are typed into the field in focus. "
             "status_complete: the goal is reached. status_impossible: it cannot be reached."
         )
@@ -137,7 +149,9 @@ class ElementIndexLanguage(ActionLanguage):
         name = "click" if action.is_tap else "long_press"
         number = _nearest(screen, action.touch_yx)
         if number is not None:
-            return _written(name, idx=number)
+            called = one_line(_elements(screen)[number].name)
+            is_alone = self.names and _is_name(called) and _called(called, screen) == [number]
+            return _written(name, idx=called if is_alone else number)
         y, x = (f"{round(value * _UNITS) / _UNITS:.3f}" for value in action.touch_yx)
         return f"{_opening(f'{name}_at', 'point')}[{y}, {x}]}}"
 
@@ -147,13 +161,13 @@ class ElementIndexLanguage(ActionLanguage):
 
     def decode(self, text: str, screen: Screen | None = None) -> Action | None:
         try:
-            return _action(_only_object(text), screen)
+            return _action(self._content(text, screen), screen)
         except _NotAnActionError:
             return None
 
     def problem(self, text: str, screen: Screen | None = None) -> str | None:
         try:
-            _action(_only_object(text), screen)
+            _action(self._content(text, screen), screen)
         except _NotAnActionError as error:
             return str(error)
         return None
@@ -161,10 +175,22 @@ class ElementIndexLanguage(ActionLanguage):
     def predicted_box(self, text: str, screen: Screen | None = None) -> tuple[float, float, float, float] | None:
         """The box of the element that a click chooses; None for any other answer."""
         try:
-            content = _only_object(text)
+            content = self._content(text, screen)
             return _element(content, screen).box if content[_TYPE_KEY] == "click" else None
         except _NotAnActionError:
             return None
+
+    def _content(self, text: str, screen: Screen | None) -> dict[str, Any]:
+        """The object in `text`, with the number of an element in place of its name. Raises _NotAnActionError."""
+        content = _only_object(text)
+        called = content.get("idx")
+        if not self.names or content[_TYPE_KEY] not in _BY_NUMBER or not _is_name(called):
+            return content
+        numbers = _called(called, screen)
+        if len(numbers) != 1:
+            several = "several elements are" if numbers else "no element is"
+            raise _NotAnActionError(f"{several} called {json.dumps(called, ensure_ascii=False)}; write the id of one")
+        return {**content, "idx": numbers[0]}
 
     def vocabulary(self) -> LanguageVocabulary:
         """A word tokenizer writes an action without a text in one token, and a click in two."""
@@ -176,20 +202,22 @@ class ElementIndexLanguage(ActionLanguage):
 
         It cannot know how many elements the screen has, so a number may be too large for `decode`.
         """
-        for opening in _TEXT_OPENINGS:
-            if text.startswith(opening):
-                endings = (tail for tail in _TAILS if _is_encoded(text + tail))
-                return next(endings, None)
+        if text.startswith(tuple(_TEXT_OPENINGS)):
+            return next((tail for tail in _TAILS if _is_encoded(text + tail)), None)
+        if self.names and text.startswith(tuple(_NAME_OPENINGS)):
+            tails = (*_TAILS, f"-{_TAILS[0]}")  # a name that begins with digits is no number
+            return next((tail for tail in tails if _is_encoded_name(text + tail)), None)
         return _short_ending(text)
 
 
 class ElementIndexSettings(LanguageSettings):
-    """The language has no settings but its name."""
+    """`names`: see `ElementIndexLanguage`."""
 
     name: Literal["element_index"] = "element_index"
+    names: bool = False
 
     def build(self) -> ElementIndexLanguage:
-        return ElementIndexLanguage()
+        return ElementIndexLanguage(self.names)
 
 
 def _elements(screen: Screen | None) -> tuple[UiElement, ...]:
@@ -199,6 +227,17 @@ def _elements(screen: Screen | None) -> tuple[UiElement, ...]:
 def _nearest(screen: Screen | None, point_yx: tuple[float, float]) -> int | None:
     """The number of the element nearest to a point; None if the screen shows no element, whichever the point is."""
     return nearest_box([element.box for element in _elements(screen)], point_yx)
+
+
+def _is_name(value: object) -> TypeGuard[str]:
+    """Whether an answer may call an element so: digits alone are a number."""
+    return isinstance(value, str) and len(value) <= _LONGEST_NAME and _DIGITS.fullmatch(value) is None
+
+
+def _called(name: str, screen: Screen | None) -> list[int]:
+    """The numbers of the elements with a name, in any case of its letters."""
+    wanted = one_line(name).casefold()
+    return [number for number, one in enumerate(_elements(screen)) if one_line(one.name).casefold() == wanted]
 
 
 def _action(content: dict[str, Any], screen: Screen | None) -> Action:
@@ -388,3 +427,12 @@ def _is_encoded(text: str) -> bool:
     language = ElementIndexLanguage()
     action = language.decode(text)
     return action is not None and language.encode(action) == text
+
+
+def _is_encoded_name(text: str) -> bool:
+    """`_is_encoded` of an action that calls an element by its name."""
+    try:
+        content = _only_object(text)
+    except _NotAnActionError:
+        return False
+    return _is_name(content.get("idx")) and text == _written(content[_TYPE_KEY], idx=content["idx"])
