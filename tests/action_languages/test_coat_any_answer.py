@@ -5,11 +5,11 @@ import time
 
 import pytest
 from helpers import tiny
-from helpers.agents.coat_answers import CALLS, LANGUAGE, SCREEN, call
+from helpers.agents.coat_answers import CALLS, LANGUAGE, SCREEN, call, predicted_type
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vlm_agent.action_languages.coat import predicted_box, predicted_type
+from vlm_agent.action_languages.coat import predicted_box
 from vlm_agent.action_languages.language import DECISION
 from vlm_agent.episodes import Action
 

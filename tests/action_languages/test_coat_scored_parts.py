@@ -6,11 +6,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from helpers.agents.coat_answers import ELEMENTS, LANGUAGE, SCREEN, call
+from helpers.agents.coat_answers import ELEMENTS, LANGUAGE, SCREEN, call, predicted_type
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vlm_agent.action_languages.coat import ACTION_TYPES, predicted_box, predicted_type
+from vlm_agent.action_languages.coat import ACTION_TYPES, predicted_box
 from vlm_agent.episodes import Action, Screen, UiElement
 
 VERDICTS = Path(__file__).parents[1] / "data/coat/evaluator.jsonl.gz"

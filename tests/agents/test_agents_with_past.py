@@ -69,12 +69,12 @@ def test_screens_before_the_last_ones_change_nothing(model):
         replace(step, screenshot=np.zeros_like(step.screenshot)) if n < last - 1 else step
         for n, step in enumerate(episode.steps)
     ]
-    usual, changed = (one.answer_episode(each)[last] for each in (episode, replace(episode, steps=tuple(hidden))))
+    usual, changed = (one.answer_episodes([each])[0][last] for each in (episode, replace(episode, steps=tuple(hidden))))
     assert usual == changed
 
 
 def test_the_tokens_read_do_not_grow_with_screens(model):
-    few, many = (agent(model, EarlierSteps(screens)).answer_episode(EPISODES[0]) for screens in (0, 9))
+    few, many = (agent(model, EarlierSteps(screens)).answer_episodes([EPISODES[0]])[0] for screens in (0, 9))
     for number, (one, other) in enumerate(zip(few, many, strict=True)):
         assert (one.usage.tokens_read < other.usage.tokens_read) == (number > 0)
 

@@ -79,9 +79,9 @@ def test_a_trained_agent_writes_plan_step_and_action(d_pot):
 
 
 def test_a_recorded_static_plan_is_never_read(static):
-    episode, usual = EPISODES[0], agent(static, "static").answer_episode(EPISODES[0])
+    episode, usual = EPISODES[0], agent(static, "static").answer_episodes([EPISODES[0]])[0]
     first = replace(episode.steps[0], notes={"plan": "an oracle", "step": "x"})
-    assert agent(static, "static").answer_episode(replace(episode, steps=(first, *episode.steps[1:]))) == usual
+    assert agent(static, "static").answer_episodes([replace(episode, steps=(first, *episode.steps[1:]))])[0] == usual
     assert usual[0].notes["plan"] and not any("plan" in answer.notes for answer in usual[1:])
 
 

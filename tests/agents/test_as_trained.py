@@ -43,7 +43,9 @@ def server(run):
 
 
 def settings(run, **keys) -> EndpointSettings:
-    return EndpointSettings(**{"endpoint": "http://localhost:1", "model": "mine", "as_trained": str(run)} | keys)
+    return EndpointSettings(
+        **{"endpoint": "http://localhost:1", "model": "mine", "as_trained": str(run), "calls": f"{run}_calls"} | keys
+    )
 
 
 def test_the_messages_are_the_turns_of_training(run):

@@ -16,6 +16,7 @@ from rich.console import Console
 from vlm_agent.agents import NoAnswerError, demonstrated
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.endpoint import EndpointAgent, EndpointSettings
+from vlm_agent.agents.llm.calls import CostLimitError
 from vlm_agent.agents.llm.client import ChatEndpoint, EndpointError
 from vlm_agent.agents.llm.completion import Completion
 from vlm_agent.agents.loading import agent_settings
@@ -120,7 +121,7 @@ def demonstrate(n: int, body: dict) -> Reply:
 
 def test_every_step_is_answered_and_answers_are_in_order():
     with serving(demonstrate) as (url, _):
-        eager = replace(agent(url, workers=4), chat=ChatEndpoint(url, "vlm", attempts=9, sleep=lambda seconds: None))
+        eager = replace(agent(url, workers=4), calls=ChatEndpoint(url, "vlm", attempts=9, sleep=lambda seconds: None))
         answers = eager.answer_episodes([EPISODE, EPISODE])
     assert [[answer.text for answer in episode] for episode in answers] == [ACTIONS, ACTIONS]
 
@@ -195,6 +196,15 @@ def evaluated(folder, reply: str, **options) -> tuple[dict, str, str]:
         settings = EndpointSettings(endpoint=url, model="vlm", action_language={"bins": tiny.BINS}, **options)
         evaluate(settings, Benchmark(shards=shards, split="test"), output, Console(file=terminal, width=200))
     return json.loads((output / "metrics.json").read_text()), terminal.getvalue(), (output / "report.html").read_text()
+
+
+def test_the_cost_is_estimated_counted_and_limited_as_that_of_every_served_agent(tmp_path):
+    price = {"price": {"read": 0, "written": 1_000_000}, "concurrency": 1, "timeout": 5, "attempts": 1}
+    with pytest.raises(CostLimitError, match=r"at most 140\.00"):
+        evaluated(tmp_path, "press enter", max_cost=140, **price)
+    _, terminal, _ = evaluated(tmp_path, "press enter", max_cost=1000, **price)
+    assert "Estimate for 30 steps, from 10: 30 calls, " in terminal and ", cost " in terminal
+    assert "New: " in terminal and "replies from disk" in terminal
 
 
 FENCED = "```text\npress enter\n```"

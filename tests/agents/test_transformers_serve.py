@@ -53,7 +53,7 @@ def server(run, log):
 
 def test_the_server_has_the_answers_and_token_counts_of_the_run(run, server):
     url, name = server
-    served = EndpointSettings(endpoint=url, model=name, as_trained=str(run)).load()
+    served = EndpointSettings(endpoint=url, model=name, as_trained=str(run), calls=f"{run}_calls").load()
     answers = served.answer_episodes(EPISODES)
     expected = VlmAgent.from_run(run).answer_episodes(EPISODES)
     for theirs, ours in zip(answers, expected, strict=True):

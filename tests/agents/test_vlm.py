@@ -155,8 +155,8 @@ def test_a_step_answered_by_the_prefill_needs_no_forward_pass(model, monkeypatch
 
 def test_a_model_that_predicts_the_demonstration_answers_it_by_the_prefill():
     agent = make_agent(trained(60))
-    assert all(answer.usage.from_prefill for answer in agent.answer_episode(EPISODES[0]))
-    assert not all(answer.usage.from_prefill for answer in make_agent(trained(0)).answer_episode(EPISODES[0]))
+    assert all(answer.usage.from_prefill for answer in agent.answer_episodes([EPISODES[0]])[0])
+    assert not all(answer.usage.from_prefill for answer in make_agent(trained(0)).answer_episodes([EPISODES[0]])[0])
 
 
 def test_token_counts_of_batched_and_single_answers_are_equal(model):
@@ -179,7 +179,7 @@ def test_some_answers_agree_with_the_demonstration_and_some_deviate():
     agreeing = [
         answer.action is not None and answer.text == tiny.LANGUAGE.encode(step.action)
         for make in MODELS.values()
-        for answer, step in zip(make_agent(make()).answer_episode(EPISODES[0]), EPISODES[0].steps, strict=True)
+        for answer, step in zip(make_agent(make()).answer_episodes([EPISODES[0]])[0], EPISODES[0].steps, strict=True)
     ]
     assert any(agreeing)
     assert not all(agreeing)
@@ -210,11 +210,11 @@ def test_an_answer_over_the_token_limit_is_truncated_and_not_an_action(monkeypat
         model.get_output_embeddings().bias = torch.nn.Parameter(torch.zeros(len(WORDS)))
         model.get_output_embeddings().bias[forever] = 1.0
     agent = make_agent(model)
-    for answer in [*agent.answer_episode(EPISODES[0]), *step_by_step(agent, EPISODES[0])]:
+    for answer in [*agent.answer_episodes([EPISODES[0]])[0], *step_by_step(agent, EPISODES[0])]:
         assert answer.action is None
         assert answer.text == "q" * 12
     steps = (replace(EPISODES[0].steps[0], action=Action.type_text(long_text)),)
-    assert agent.answer_episode(replace(EPISODES[0], steps=steps))[0].action is None
+    assert agent.answer_episodes([replace(EPISODES[0], steps=steps)])[0][0].action is None
 
 
 def test_an_answer_that_agrees_with_a_demonstration_over_the_limit_is_truncated_too(monkeypatch):
@@ -224,10 +224,10 @@ def test_an_answer_that_agrees_with_a_demonstration_over_the_limit_is_truncated_
     )
     episode = replace(EPISODES[0], steps=steps)
     agent = make_agent(trained(60, [episode]))
-    assert agent.answer_episode(episode)[0].action == steps[0].action
+    assert agent.answer_episodes([episode])[0][0].action == steps[0].action
     monkeypatch.setattr(BinnedLanguage, "max_tokens", 12)
-    assert agent.answer_episode(episode) == step_by_step(agent, episode)
-    assert agent.answer_episode(episode)[0].action is None
+    assert agent.answer_episodes([episode])[0] == step_by_step(agent, episode)
+    assert agent.answer_episodes([episode])[0][0].action is None
 
 
 def test_an_answer_has_the_box_of_the_element_that_it_names(monkeypatch):
@@ -270,7 +270,7 @@ def test_without_history_answers_do_not_depend_on_earlier_steps(model):
 
 def test_screens_of_any_size_are_answered(model):
     agent = make_agent(model)
-    assert len(agent.answer_episode(tiny.episode(5, size=(120, 54)))) == len(tiny.ACTIONS)
+    assert len(agent.answer_episodes([tiny.episode(5, size=(120, 54))])[0]) == len(tiny.ACTIONS)
 
 
 def test_mixed_precision_answers_every_step(model):
@@ -285,7 +285,7 @@ def test_an_answer_beyond_the_models_context_is_marked_in_both_ways_of_asking(mo
     monkeypatch.setattr(model.config.get_text_config(), "max_position_embeddings", context)
     expected = [length > context for length in lengths]
     assert [answer.diagnostics.beyond_context for answer in step_by_step(make_agent(model), longest)] == expected
-    assert [answer.diagnostics.beyond_context for answer in make_agent(model).answer_episode(longest)] == expected
+    assert [answer.diagnostics.beyond_context for answer in make_agent(model).answer_episodes([longest])[0]] == expected
     assert 0 < sum(expected) < len(expected)
 
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from helpers.agents.coat_answers import predicted_type
 
-from vlm_agent.action_languages.coat import predicted_type
 from vlm_agent.annotation.check import Finding, check_dataset, check_step
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest

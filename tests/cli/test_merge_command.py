@@ -24,7 +24,7 @@ def test_it_writes_a_checkpoint_with_the_answers_of_the_run(run, tmp_path, capsy
     assert f"Wrote {output / 'model'}" in printed
     assert json.loads((output / "merge.json").read_text())["samples"] == 2
     merged, adapted = VlmAgent.from_run(output), VlmAgent.from_run(run)
-    assert merged.answer_episode(tiny.episode(7)) == adapted.answer_episode(tiny.episode(7))
+    assert merged.answer_episodes([tiny.episode(7)])[0] == adapted.answer_episodes([tiny.episode(7)])[0]
 
 
 def test_it_can_compare_on_other_shards(run, tmp_path):

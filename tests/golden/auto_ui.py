@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
+sys.path[:0] = [str(path) for path in (ROOT, ROOT / "tests") if str(path) not in sys.path]
+
+from helpers.data.step_ids import source_text, target_text  # noqa: E402
 
 from vlm_agent.action_languages import language_settings  # noqa: E402
 from vlm_agent.episodes import Action, ActionKind, Episode, Step, UiElement  # noqa: E402
@@ -53,8 +55,8 @@ def strings(setting: dict[str, Any], episode: Episode) -> list[tuple[str, str]]:
     )
     return [
         (
-            sentences.source_text(episode.goal, episode.steps[:number], step.screen),
-            sentences.target_text(episode.steps[number:]),
+            source_text(sentences, episode.goal, episode.steps[:number], step.screen),
+            target_text(sentences, episode.steps[number:]),
         )
         for number, step in enumerate(episode.steps)
     ]

@@ -110,7 +110,7 @@ def test_its_loss_is_that_of_each_action_alone_and_decoding_continues_the_histor
     alone = [model(**inputs([sentences.build(episode)])) for episode in EPISODES[:2]]
     assert torch.allclose(together.token_losses, torch.cat([one.token_losses for one in alone]), atol=1e-5)
     agent = VlmAgent.from_run(tmp_path / "run")
-    answers = agent.answer_episode(EPISODES[0])
+    answers = agent.answer_episodes([EPISODES[0]])[0]
     assert len(answers) == len(EPISODES[0])
     assert not any(answer.usage.from_prefill for answer in answers)
 

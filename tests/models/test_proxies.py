@@ -35,7 +35,7 @@ def no_proxies(monkeypatch):
 def test_a_proxy_that_cannot_be_used_is_named_without_its_password(name, value, words, monkeypatch):
     monkeypatch.setenv(name, value)
     with pytest.raises(EndpointError) as error:
-        ChatEndpoint(URL, "m", attempts=1).complete([], 16)
+        ChatEndpoint(URL, "m", attempts=1).completion([], 16)
     message = str(error.value)
     assert words in message
     assert "NO_PROXY=models.invalid" in message
@@ -46,17 +46,17 @@ def test_a_proxy_that_cannot_be_used_is_named_without_its_password(name, value, 
 def test_a_proxy_for_other_hosts_does_not_matter(monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "socks5://h:1")
     with pytest.raises(EndpointError, match="cannot be reached"):
-        ChatEndpoint(URL, "m", attempts=1).complete([], 16)
+        ChatEndpoint(URL, "m", attempts=1).completion([], 16)
     monkeypatch.setenv("ALL_PROXY", "socks5://h:1")
     monkeypatch.setenv("NO_PROXY", "models.invalid")
     with pytest.raises(EndpointError, match="cannot be reached"):
-        ChatEndpoint(URL, "m", attempts=1).complete([], 16)
+        ChatEndpoint(URL, "m", attempts=1).completion([], 16)
 
 
 def test_a_proxy_that_does_not_answer_is_in_the_error(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://me:word@127.0.0.1:9")
     with pytest.raises(EndpointError, match=r"cannot be reached through HTTP_PROXY=http://…@127.0.0.1:9 \("):
-        ChatEndpoint(URL, "m", attempts=1).complete([], 16)
+        ChatEndpoint(URL, "m", attempts=1).completion([], 16)
 
 
 def test_the_variable_of_the_scheme_comes_before_that_of_all(monkeypatch):

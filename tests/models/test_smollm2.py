@@ -56,7 +56,7 @@ def run(shared, tmp_path_factory) -> Run:
 
     def answer_and_save(model, tokenizer, run: Path, state: dict, base: str | None) -> None:
         sentences = processor_of(model.config).sentences(tokenizer, BinnedLanguage())
-        answers.extend(VlmAgent(model.eval(), tokenizer, sentences).answer_episode(episode))
+        answers.extend(VlmAgent(model.eval(), tokenizer, sentences).answer_episodes([episode])[0])
         save(model, tokenizer, run, state, base)
 
     printed = Console(file=io.StringIO(), width=200)
@@ -81,7 +81,7 @@ def test_only_the_adapter_and_the_projection_are_saved(run):
 
 def test_the_loaded_agent_answers_as_it_did_before_it_was_saved(run):
     agent = VlmAgent.from_run(run.folder)
-    assert agent.answer_episode(run.episode) == run.answers
+    assert agent.answer_episodes([run.episode])[0] == run.answers
     stepwise = agent.act(run.episode.goal, demonstrated(run.episode, 2), run.episode.steps[2].screen)
     assert stepwise == run.answers[2]
     assert any(answer.action is not None for answer in run.answers), "a few steps teach at least an action's form"

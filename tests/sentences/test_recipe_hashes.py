@@ -20,6 +20,7 @@ from helpers import tiny
 from helpers.data.aitw_episodes import read_episodes
 from helpers.data.made_episodes import made_episode
 from helpers.data.notes import ALL, FORMS, with_plans, with_texts
+from helpers.data.step_ids import target_text
 from helpers.models.tiny_encoder import write_encoder
 from helpers.published import recipe_costs
 
@@ -188,7 +189,7 @@ def asked_of(module: DataModule) -> Iterator[tuple]:
             for number in range(len(episode)):
                 yield (
                     sentences.encode(sentences.source_of(episode, number).segments, ()).input_ids,
-                    sentences.target_text(episode.steps[number:]),
+                    target_text(sentences, episode.steps[number:]),
                 )
             continue
         sentences = module.sentences

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.data.step_ids import source_ids, target_of
+from helpers.data.step_ids import source_ids, source_text, target_of, target_text
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
@@ -59,35 +59,35 @@ def sentences(words) -> StepSentences:
 
 
 def test_a_source_has_the_latest_actions_and_the_goal(sentences):
-    texts = [sentences.source_text(GOAL, STEPS[:number], SCREEN) for number in (0, 2)]
+    texts = [source_text(sentences, GOAL, STEPS[:number], SCREEN) for number in (0, 2)]
     assert texts == [
         'Previous Actions: Goal: open app "Clock"',
         f'Previous Actions: {TEXTS[0]} {TEXTS[1]} Goal: open app "Clock"',
     ]
     two = replace(sentences, history=2)
-    assert two.source_text(GOAL, STEPS, SCREEN) == f'Previous Actions: {TEXTS[3]} {TEXTS[4]} Goal: open app "Clock"'
+    assert source_text(two, GOAL, STEPS, SCREEN) == f'Previous Actions: {TEXTS[3]} {TEXTS[4]} Goal: open app "Clock"'
     none = replace(sentences, history=0)
-    assert none.source_text(GOAL, STEPS, SCREEN) == 'Goal: open app "Clock"'
+    assert source_text(none, GOAL, STEPS, SCREEN) == 'Goal: open app "Clock"'
 
 
 def test_a_source_ends_with_the_screen_if_the_recipe_wants_elements(sentences):
     described = replace(sentences, history=0, elements=True)
-    text = described.source_text("go", (), SCREEN)
+    text = source_text(described, "go", (), SCREEN)
     assert text.startswith(
         'Goal: go Screen: <p id=0 class="text" alt="(0.0000, 0.0000, 0.2500, 0.5000)">Clock</p> <img'
     )
     for elements in ((), None):
-        assert described.source_text("go", (), Screen(None, elements)) == "Goal: go Screen:"
+        assert source_text(described, "go", (), Screen(None, elements)) == "Goal: go Screen:"
 
 
 def test_a_target_has_the_types_to_come_and_the_action(sentences):
-    assert sentences.target_text(STEPS) == (
+    assert target_text(sentences, STEPS) == (
         f"Action Plan: [PRESS_HOME,DUAL_POINT,DUAL_POINT,TYPE] ; Action Decision: {TEXTS[0]}"
     )
-    assert sentences.target_text(STEPS[4:]) == f"Action Plan: [STATUS_TASK_COMPLETE] ; Action Decision: {TEXTS[4]}"
+    assert target_text(sentences, STEPS[4:]) == f"Action Plan: [STATUS_TASK_COMPLETE] ; Action Decision: {TEXTS[4]}"
     one = replace(sentences, future=1)
-    assert one.target_text(STEPS) == f"Action Plan: [PRESS_HOME] ; Action Decision: {TEXTS[0]}"
-    assert replace(sentences, future=0).target_text(STEPS) == f"Action Decision: {TEXTS[0]}"
+    assert target_text(one, STEPS) == f"Action Plan: [PRESS_HOME] ; Action Decision: {TEXTS[0]}"
+    assert target_text(replace(sentences, future=0), STEPS) == f"Action Decision: {TEXTS[0]}"
 
 
 def test_ids_are_those_of_the_text_and_the_end_mark(sentences, words):
@@ -95,8 +95,8 @@ def test_ids_are_those_of_the_text_and_the_end_mark(sentences, words):
         one = replace(sentences, history=history, future=future, elements=elements)
         source, target = one.source(GOAL, STEPS[:4], SCREEN), target_of(one, STEPS)
         assert (source.dropped, source.cut) == (0, 0)
-        assert words.decode(source_ids(one, source)) == one.source_text(GOAL, STEPS[:4], SCREEN) + "</s>"
-        assert words.decode(target.plan_ids + target.decision_ids) == one.target_text(STEPS) + "</s>"
+        assert words.decode(source_ids(one, source)) == source_text(one, GOAL, STEPS[:4], SCREEN) + "</s>"
+        assert words.decode(target.plan_ids + target.decision_ids) == target_text(one, STEPS) + "</s>"
         assert words.decode(target.plan_ids).endswith("Action Decision:")
         assert target.decision_ids[-1] == one.end_mark == words.eos_token_id
 
@@ -169,7 +169,7 @@ def test_a_target_that_is_too_long_is_not_learned(sentences):
 
 
 def test_plan_and_decision_of_an_answer(sentences):
-    answer = sentences.target_text(STEPS)
+    answer = target_text(sentences, STEPS)
     assert sentences.plan_of(answer) == ("PRESS_HOME", "DUAL_POINT", "DUAL_POINT", "TYPE")
     assert sentences.decision_of(answer) == TEXTS[0]
     assert sentences.plan_of(f"Action Decision: {TEXTS[0]}") == ()
@@ -190,7 +190,7 @@ def test_any_answer_has_a_plan_and_a_decision_or_none(text):
 def test_every_prefix_of_a_target_has_an_ending(sentences, future):
     one = replace(sentences, future=future)
     for number in range(len(STEPS)):
-        text = one.target_text(STEPS[number:])
+        text = target_text(one, STEPS[number:])
         for end in range(len(text) + 1):
             whole = text[:end] + one.ending(text[:end])
             assert LANGUAGE.decode(whole) is not None
@@ -279,7 +279,7 @@ class TestT5:
 
     def test_a_history_without_normalisation_does_not_displace_the_goal(self, t5):
         past, sentences = [Step(None, GESTURE)] * 8, StepSentences(t5, PLAIN)
-        assert len(t5(sentences.source_text(GOAL, past, SCREEN)).input_ids) > 600
+        assert len(t5(source_text(sentences, GOAL, past, SCREEN)).input_ids) > 600
         source = sentences.source(GOAL, past, SCREEN)
         assert (source.dropped, source.cut) == (2, 0)
         assert len(source_ids(sentences, source)) <= 512

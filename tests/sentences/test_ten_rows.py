@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from helpers.data.notes import ROWS, headed, lines, row
-from helpers.data.step_ids import source_ids, target_of
+from helpers.data.step_ids import source_ids, target_of, target_text
 from transformers import AutoTokenizer
 
 from vlm_agent.action_languages import language_settings
@@ -64,7 +64,7 @@ def steps(sentences: StepSentences, episode: Episode) -> Iterator[str]:
         source, target = sentences.source_of(episode, number), target_of(sentences, episode.steps[number:])
         yield f"-- step {number}, source of {len(source_ids(sentences, source))} tokens, target of {len(target)}"
         yield shortened(sentences.text(source_ids(sentences, source)), episode, sentences)
-        yield shortened(sentences.target_text(episode.steps[number:]), episode)
+        yield shortened(target_text(sentences, episode.steps[number:]), episode)
 
 
 def shortened(text: str, episode: Episode, sentences: StepSentences | None = None) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import tiny
 from helpers.data.notes import ALL, headed, lines, row
-from helpers.data.step_ids import source_ids, target_of
+from helpers.data.step_ids import source_ids, target_of, target_text
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,7 +97,7 @@ def test_a_source_reads_texts_after_the_goal_and_a_target_learns_thoughts_before
     assert sentences.text(source_ids(steps(), source)).endswith(tail)
     opening = "Action Think: think-1 ; Action Description: action-1 ; Action Plan: ["
     assert sentences.text(target.thought_ids + target.plan_ids).startswith(opening)
-    assert sentences.target_text(EPISODE.steps[1:]).startswith(opening)
+    assert target_text(sentences, EPISODE.steps[1:]).startswith(opening)
     sentence = sentence_of_step(sentences, 1)
     assert learned(sentence, "thought") == target.thought_ids
     assert learned(sentence, "plan") == target.plan_ids
@@ -153,7 +153,7 @@ def test_a_note_without_a_text_keeps_its_place(notes):
     answer = "".join(whole.notes.learned({})) + "tap at 1 2"
     assert whole.notes.split(answer) == (dict.fromkeys(notes, ""), "tap at 1 2")
     assert whole.build(bare).supervised == tiny.sentences(WORDS).build(bare).supervised + len(notes) * len(bare)
-    text = single.target_text(bare.steps)
+    text = target_text(single, bare.steps)
     assert single.notes.split(text) == (dict.fromkeys(notes, ""), text[text.index("Action Plan:") :])
 
 

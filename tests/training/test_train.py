@@ -291,7 +291,7 @@ def test_a_checkpoint_equals_the_model_of_a_run_that_ends_there(shards, tmp_path
     folder, _ = run(shards, tmp_path, **overrides, training__save_steps="3")
     checkpoint = folder / "checkpoints" / "checkpoint-3"
     finished, on_the_way = VlmAgent.from_run(folder), VlmAgent.from_run(checkpoint)
-    assert on_the_way.answer_episode(EPISODES[0]) == finished.answer_episode(EPISODES[0])
+    assert on_the_way.answer_episodes([EPISODES[0]])[0] == finished.answer_episodes([EPISODES[0]])[0]
     before = VlmSettings(run=str(checkpoint)).identity()
     shutil.rmtree(folder / "model")
     (folder / "run.json").unlink()
@@ -334,7 +334,7 @@ def test_an_adapter_on_random_weights_is_saved_with_its_base(shards, tmp_path):
     state = model.state_dict()
     assert all(torch.equal(value, state[_in_model(name)]) for name, value in trained.items())
     agent = VlmAgent.from_run(folder)
-    assert len(agent.answer_episode(EPISODES[0])) == len(EPISODES[0])
+    assert len(agent.answer_episodes([EPISODES[0]])[0]) == len(EPISODES[0])
 
 
 def _in_model(saved: str) -> str:

@@ -158,21 +158,6 @@ class CoatSettings(LanguageSettings):
         return CoatLanguage()
 
 
-def predicted_type(text: str) -> str | None:
-    """One of `ACTION_TYPES` by the rule of the published evaluator, None if the answer names none of them.
-
-    A call has a type even if its arguments are unusable, so that `decode` returns None.
-    """
-    call = _call(text)
-    if call is not None:
-        return _type_of(call)
-    action = CoatLanguage().decode(text)
-    if action is None:
-        return None
-    names = {"tap": "click", "swipe": "scroll", "type": "type", "complete": "stop", "impossible": "stop"}
-    return names.get(action.name, "press" if action.name in BUTTONS else None)
-
-
 def predicted_box(text: str, screen: Screen | None = None) -> tuple[float, float, float, float] | None:
     """The box (y, x, height, width) that a click in call form names, in screen fractions; None for any other answer.
 

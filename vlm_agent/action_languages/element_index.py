@@ -176,7 +176,7 @@ class ElementIndexLanguage(ActionLanguage):
         """The box of the element that a click chooses; None for any other answer."""
         try:
             content = self._content(text, screen)
-            return _element(content, screen).box if content[_TYPE_KEY] == "click" else None
+            return _elements(screen)[_element_number(content, screen)].box if content[_TYPE_KEY] == "click" else None
         except _NotAnActionError:
             return None
 
@@ -273,10 +273,6 @@ def _touch(name: str, content: dict[str, Any], screen: Screen | None) -> Action:
     if place is None:
         raise _NotAnActionError(f"element {number} is not on the screen")
     return _BY_NUMBER[name](*place)
-
-
-def _element(content: dict[str, Any], screen: Screen | None) -> UiElement:
-    return _elements(screen)[_element_number(content, screen)]
 
 
 def _element_number(content: dict[str, Any], screen: Screen | None) -> int:
@@ -410,12 +406,9 @@ def _short_ending(text: str) -> str | None:
     # All points have equally many characters, so the end of any point completes one.
     endings += [_ANY_POINT[len(text) - len(opening) :] for opening in _POINT_OPENINGS if text.startswith(opening)]
     endings += [end for end in ("}", "") if any(text.startswith(opening) for opening in _NUMBER_OPENINGS)]
-    whole = [(_needs_elements(text + ending), len(ending), ending) for ending in endings if _is_encoded(text + ending)]
-    return min(whole)[-1] if whole else None
-
-
-def _needs_elements(text: str) -> bool:
-    return text.startswith(tuple(_NUMBER_OPENINGS))
+    endings = [ending for ending in endings if _is_encoded(text + ending)]
+    # One that needs no elements comes first.
+    return min(endings, key=lambda end: ((text + end).startswith(tuple(_NUMBER_OPENINGS)), len(end), end), default=None)
 
 
 def _is_encoded(text: str) -> bool:

@@ -24,24 +24,16 @@ from typing import Any, Self
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from vlm_agent.action_languages import ActionLanguage, ChosenLanguage, LanguageSettings, default_settings
-from vlm_agent.agents.agent import (
-    NOT_PERFORMED,
-    Agent,
-    AgentSettings,
-    Answer,
-    Diagnostics,
-    Turn,
-    Usage,
-    answer_step_by_step,
-)
+from vlm_agent.agents.agent import NOT_PERFORMED, Agent, Answer, Diagnostics, Turn, Usage, demonstrated
 from vlm_agent.agents.as_trained import trained_messages
 from vlm_agent.agents.controls import CONTROLS, controlled
-from vlm_agent.agents.llm.calls import Calls
-from vlm_agent.agents.llm.client import CallError, ChatEndpoint
+from vlm_agent.agents.llm.client import CallError
+from vlm_agent.agents.llm.cost import Expense, estimated_tokens, text_tokens
+from vlm_agent.agents.llm.prompted import ServedAgent, ServedSettings
 from vlm_agent.agents.llm.prompts import assistant, pixels_of, system, user
 from vlm_agent.agents.llm.users_prompt import UsersPrompt
 from vlm_agent.agents.of_run import grey_screens_of, recipe_of, run_of, text_inputs_of, text_notes_of
-from vlm_agent.episodes import Episode, Screen
+from vlm_agent.episodes import Episode, Screen, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.data import IN_TURNS
 from vlm_agent.recipe.run import Recipe
@@ -56,22 +48,17 @@ _TASK = (
 
 
 @dataclass(frozen=True)
-class EndpointAgent(Agent):
-    """`chat`: as `Calls`, replies are kept on disk, and a request is sent once.
+class EndpointAgent(ServedAgent):
+    """`past_screens`: the number of earlier screens in the prompt; older actions are written as text.
 
-    `past_screens`: the number of earlier screens in the prompt; older actions are written as text.
-
-    `max_tokens`: limit of an answer; a truncated answer is decoded like any other. `workers`: concurrent calls in
-    `answer_episodes`. `sentences`: builds the prompt with the training turns of a run; None: the prompt of this module.
-    `code_fences`: of an answer that is one markdown code fence, the content is decoded. `prompt`: the user's; None: the
-    prompt of this module.
+    `max_tokens`: limit of an answer; a truncated answer is decoded like any other. `sentences`: builds the prompt with
+    the training turns of a run; None: the prompt of this module. `code_fences`: of an answer that is one markdown code
+    fence, the content is decoded. `prompt`: the user's; None: the prompt of this module.
     """
 
-    chat: ChatEndpoint | Calls
     language: ActionLanguage
     past_screens: int = 2
     max_tokens: int = 128
-    workers: int = 8
     sentences: TrajectorySentences | None = None
     code_fences: bool = False
     prompt: UsersPrompt | None = None
@@ -80,7 +67,7 @@ class EndpointAgent(Agent):
         """The answer has `failed` if the call failed. Raises EndpointError if the endpoint cannot be used at all."""
         messages = self.messages(goal, history, screen)
         try:
-            completion = self.chat.completion(messages, self.max_tokens)
+            completion = self.calls.completion(messages, self.max_tokens)
         except CallError as error:
             return Answer("", None, failed=str(error))
         read, written = completion.tokens or (None, None)
@@ -114,13 +101,14 @@ class EndpointAgent(Agent):
             return None
         return replace(self, sentences=replace(self.sentences, grey=True))
 
-    def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
-        """Answers step by step with `workers` concurrent calls."""
-        return answer_step_by_step(self, episodes, self.workers, self.stop)
-
-    def stop(self) -> None:
-        """Calls under way end early."""
-        self.chat.stop()
+    def expected(self, episodes: Sequence[Episode]) -> Expense:
+        calls = Expense()
+        for episode in episodes:
+            for number, step in enumerate(episode.steps):
+                screen = recorded_screen(episode, number)
+                messages = self.messages(episode.goal, demonstrated(episode, number), screen)
+                calls += Expense(1, estimated_tokens(messages), text_tokens(self.language.encode(step.action, screen)))
+        return calls
 
     def messages(self, goal: str, history: Sequence[Turn], screen: Screen) -> list[dict[str, Any]]:
         """The messages of the chat up to the current screen."""
@@ -152,12 +140,9 @@ def _screen_message(opening: str, number: int, screen: Screen) -> dict[str, Any]
     return user(f"{opening}Screen {number}:", [pixels_of(screen)])
 
 
-class EndpointSettings(AgentSettings):
-    """`endpoint`: base URL such as http://localhost:8000/v1. `model`: the name of the model on that server.
-
-    `action_language`: one that does not write numbers of elements, which these prompts do not show. `past_screens`: the
-    number of earlier screens in the prompt. `max_tokens`: limit of an answer. `concurrency`: concurrent calls. The API
-    key is read from the environment variable OPENAI_API_KEY.
+class EndpointSettings(ServedSettings):
+    """`action_language`: one that does not write numbers of elements, which these prompts do not show. `past_screens`:
+    the number of earlier screens in the prompt. `max_tokens`: limit of an answer.
 
     `as_trained`: the run folder of the served model. The messages are then the turns of its training, with all earlier
     screens; action language, limit of an answer and control are those of the run.
@@ -168,25 +153,19 @@ class EndpointSettings(AgentSettings):
     `prompt`: YAML file of the user's own prompt, with the keys system and user and the placeholders of
     `llm/users_prompt.py`. Released agents need theirs.
 
-    `calls`: folder of the replies, by default the folder `calls` of the command's output. With `as_trained`, a reply is
-    that of the run's weights, whatever the name of the model.
+    With `as_trained`, a reply in `calls` is that of the run's weights, whatever the name of the model.
     """
 
     agent: str = "endpoint"
-    endpoint: str
-    model: str
     action_language: ChosenLanguage = Field(default_factory=default_settings)
     past_screens: NonNegativeInt = 2
     max_tokens: PositiveInt = 128
-    concurrency: PositiveInt = 8
     as_trained: str | None = None
     code_fences: bool = False
     prompt: str | None = None
-    calls: str | None = None
 
     @model_validator(mode="after")
-    def _usable(self) -> "EndpointSettings":
-        self._chat()
+    def _fits_the_model(self) -> Self:
         fixed = [
             key for key in ("action_language", "past_screens", "max_tokens", "prompt") if key in self.model_fields_set
         ]
@@ -268,20 +247,16 @@ class EndpointSettings(AgentSettings):
         run.check()
         return run.digest
 
-    def in_output(self, output: Path) -> Self:
-        return self if self.calls is not None else self.model_copy(update={"calls": str(output / "calls")})
-
     def load(self) -> Agent:
         """With `as_trained`, the control of the training (`data.control`) is applied too."""
-        language, endpoint = self.language.build(), self._chat()
-        chat = endpoint if self.calls is None else Calls(endpoint, Path(self.calls), weights=self._weights)
+        language, calls = self.language.build(), self.open_calls(self._weights)
         if self.as_trained is None:
             return EndpointAgent(
-                chat,
+                calls,
                 language,
                 self.past_screens,
                 self.max_tokens,
-                self.concurrency,
+                workers=self.concurrency,
                 code_fences=self.code_fences,
                 prompt=self._prompt,
             )
@@ -301,7 +276,7 @@ class EndpointSettings(AgentSettings):
             sentences = replace(sentences, references=references)
         limit = sentences.max_answer_tokens
         agent = EndpointAgent(
-            chat,
+            calls,
             language,
             max_tokens=limit,
             workers=self.concurrency,
@@ -310,6 +285,3 @@ class EndpointSettings(AgentSettings):
         )
         control = self._recipe.data.control
         return agent if control is None else controlled(agent, CONTROLS[control])
-
-    def _chat(self) -> ChatEndpoint:
-        return ChatEndpoint(self.endpoint, self.model)

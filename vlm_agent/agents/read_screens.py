@@ -1,7 +1,7 @@
 """Elements that are read from the pixels of screens, in place of those that a phone or a data set provides.
 
-Elements of recorded steps, of the current and of earlier ones, are replaced, too: none of the source's own reaches the
-agent. A control is around this agent, so from a grey screen nothing is read. A process reads each picture once.
+Elements of recorded steps, the current and earlier ones, are replaced, too; references keep those of their data set. A
+control is around this agent, so from a grey screen nothing is read. A process reads each picture once.
 """
 
 import hashlib

@@ -171,19 +171,10 @@ class StepSentences(Tokens):
         ]
         return StepSource(segments, dropped, cut)
 
-    def source_text(self, goal: str, past: Sequence[Step], screen: Screen) -> str:
-        """The text of a source of any length."""
-        head, actions, goal_text, description = self._texts(goal, past, screen)
-        return " ".join([*head, *actions, goal_text, *description])
-
     def target(self, steps: Sequence[Step]) -> list[Segment]:
         """The target of the first of `steps`, with the end mark; the others are those that follow it."""
         kind = ACTION_NAMES.index(steps[0].action.name)
         return [*self._target_texts(steps), Segment(mark=self.end_mark, role="action", kind=kind)]
-
-    def target_text(self, steps: Sequence[Step]) -> str:
-        """The text of `target`, which needs no tokenizer."""
-        return "".join(segment.text or "" for segment in self._target_texts(steps))
 
     def _target_texts(self, steps: Sequence[Step]) -> list[Segment]:
         notes, plan = self.notes.supervised(steps[0].notes), self._plan(steps)

@@ -28,7 +28,7 @@ def no_key(monkeypatch):
 @pytest.mark.parametrize("base", ["", "/", "/v1", "/v1/"])
 def test_a_request_names_the_model_and_has_temperature_0(base):
     with serving(lambda n, body: Reply("tap at 7 90")) as (url, requests):
-        assert endpoint(url + base).complete(MESSAGES, 32) == "tap at 7 90"
+        assert endpoint(url + base).completion(MESSAGES, 32).text == "tap at 7 90"
     assert requests[0].path == "/v1/chat/completions"
     assert requests[0].body == {"model": "small-vlm", "messages": MESSAGES, "temperature": 0, "max_tokens": 32}
     assert requests[0].key is None
@@ -38,7 +38,7 @@ def test_the_key_is_read_from_the_environment(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     with serving(lambda n, body: Reply()) as (url, requests):
         chat = endpoint(url)
-        chat.complete(MESSAGES, 32)
+        chat.completion(MESSAGES, 32)
     assert requests[0].key == "Bearer secret"
     assert "secret" not in repr(chat)
 
@@ -110,7 +110,7 @@ def test_a_key_in_a_response_is_removed_from_the_message(monkeypatch):
 def test_the_message_of_a_server_is_printable():
     reply = Reply("\x1b[2J\x07no \u202epicture".encode(), 400)
     with serving(lambda n, body: reply) as (url, _), pytest.raises(CallError, match="picture") as error:
-        endpoint(url).complete([], 16)
+        endpoint(url).completion([], 16)
     assert str(error.value).isprintable()
 
 
@@ -134,14 +134,14 @@ FAULTS = {
 def test_transient_failures_are_retried_with_exponential_backoff(fault):
     waits = []
     with serving(lambda n, body: FAULTS[fault] if n < 3 else Reply("complete")) as (url, requests):
-        assert endpoint(url, waits).complete(MESSAGES, 32) == "complete"
+        assert endpoint(url, waits).completion(MESSAGES, 32).text == "complete"
     assert waits == [1, 2, 4]
     assert len(requests) == 4
 
 
 def test_a_request_is_repeated_after_a_timeout():
     with serving(lambda n, body: Reply("complete", wait=1.0 if n == 0 else 0)) as (url, requests):
-        assert endpoint(url, timeout=0.2).complete(MESSAGES, 32) == "complete"
+        assert endpoint(url, timeout=0.2).completion(MESSAGES, 32).text == "complete"
     assert len(requests) == 2
 
 
@@ -150,7 +150,7 @@ def test_retry_after_is_respected_up_to_a_limit(retry_after, seconds):
     waits = []
     replies = [Reply(b"", 429, {"Retry-After": retry_after.encode("utf-8").decode("latin-1")}), Reply()]
     with serving(lambda n, body: replies[n]) as (url, _):
-        endpoint(url, waits).complete(MESSAGES, 32)
+        endpoint(url, waits).completion(MESSAGES, 32)
     assert waits == [seconds]
 
 
@@ -159,7 +159,7 @@ def test_the_last_failure_is_the_error_after_all_attempts():
         serving(lambda n, body: Reply(b"the GPU is on fire", 500)) as (url, requests),
         pytest.raises(EndpointError, match="status 500: the GPU is on fire, 4 times"),
     ):
-        endpoint(url).complete(MESSAGES, 32)
+        endpoint(url).completion(MESSAGES, 32)
     assert len(requests) == 4
 
 
@@ -179,7 +179,7 @@ def test_the_last_failure_is_the_error_after_all_attempts():
 def test_permanent_failures_are_not_retried(status, words):
     reply = Reply(b"too many pictures", status, {"Location": "http://127.0.0.1:9/"} if status < 400 else {})
     with serving(lambda n, body: reply) as (url, requests), pytest.raises(EndpointError, match=words):
-        endpoint(url).complete(MESSAGES, 32)
+        endpoint(url).completion(MESSAGES, 32)
     assert len(requests) == 1
 
 
@@ -189,7 +189,7 @@ def test_the_key_of_a_refused_request_is_not_in_the_message(monkeypatch):
         serving(lambda n, body: Reply(b"the key sk-very-secret is revoked", 401)) as (url, _),
         pytest.raises(EndpointError, match="server rejected the one that is set") as error,
     ):
-        endpoint(url).complete(MESSAGES, 32)
+        endpoint(url).completion(MESSAGES, 32)
     assert "secret" not in str(error.value)
 
 
@@ -199,7 +199,7 @@ def test_an_unreachable_server_is_an_error_without_retries():
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     waits = []
     with pytest.raises(EndpointError, match=r"cannot be reached .*is the server running"):
-        endpoint(url, waits).complete(MESSAGES, 32)
+        endpoint(url, waits).completion(MESSAGES, 32)
     assert waits == []
 
 
@@ -216,13 +216,13 @@ def test_tokens_that_cannot_be_a_count_are_unknown(read, written, tokens):
 
 def test_a_completion_without_content_is_an_empty_text():
     with serving(lambda n, body: Reply(None)) as (url, _):
-        assert endpoint(url).complete(MESSAGES, 32) == ""
+        assert endpoint(url).completion(MESSAGES, 32).text == ""
 
 
 def test_proxies_are_not_used_for_localhost(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     with serving(lambda n, body: Reply()) as (url, _):
-        assert endpoint(url).complete(MESSAGES, 32) == "complete"
+        assert endpoint(url).completion(MESSAGES, 32).text == "complete"
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_environment_settings_for_openai_servers_are_not_sent(monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "Authorization: Bearer mine")
     with serving(lambda n, body: Reply()) as (url, requests):
-        assert endpoint(url).complete(MESSAGES, 32) == "complete"
+        assert endpoint(url).completion(MESSAGES, 32).text == "complete"
     assert requests[0].key is None
     assert "mine" not in str(requests[0].headers)
 
@@ -256,7 +256,7 @@ def test_a_response_is_read_up_to_the_size_limit(status, monkeypatch):
         response = []
         monkeypatch.setattr(client, "_shown", lambda body: response.append(body) or "")
         with pytest.raises(EndpointError):
-            endpoint(url, attempts=1).complete(MESSAGES, 32)
+            endpoint(url, attempts=1).completion(MESSAGES, 32)
     assert response == [b"x" * 1000]
 
 
@@ -264,7 +264,7 @@ def test_a_compressed_response_is_refused_before_it_is_decompressed():
     body = gzip.compress(b" " * 100_000_000)
     reply = Reply(body, headers={"Content-Encoding": "gzip"})
     with serving(lambda n, body: reply) as (url, _), pytest.raises(EndpointError, match="response is compressed"):
-        endpoint(url, attempts=1).complete(MESSAGES, 32)
+        endpoint(url, attempts=1).completion(MESSAGES, 32)
 
 
 def test_importing_agents_does_not_import_openai_or_torch():

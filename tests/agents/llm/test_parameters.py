@@ -53,7 +53,7 @@ def test_threads_and_the_calls_on_disk_share_what_the_model_refuses(tmp_path):
 
 def test_a_temperature_that_is_accepted_stays_0():
     with serving(lambda n, body: reasoning_model(n, body | {"temperature": 1})) as (url, requests):
-        endpoint(url).complete(MESSAGES, 32)
+        endpoint(url).completion(MESSAGES, 32)
     assert requests[-1].body["temperature"] == 0
 
 
@@ -80,9 +80,9 @@ def test_servers_that_refuse_a_parameter_in_their_own_words_are_read(message, st
         chat = endpoint(url)
         if not expected:
             with pytest.raises(RefusedError):
-                chat.complete(MESSAGES, 32)
+                chat.completion(MESSAGES, 32)
             return
-        assert chat.complete(MESSAGES, 32) == "complete"
+        assert chat.completion(MESSAGES, 32).text == "complete"
     assert not expected & set(requests[1].body)
 
 
@@ -91,7 +91,7 @@ def test_a_refusal_that_remains_without_the_parameters_is_the_error_and_nothing_
     with serving(lambda n, body: error(message) if n < 2 else Reply()) as (url, requests):
         chat = endpoint(url)
         with pytest.raises(RefusedError, match=message):
-            chat.complete(MESSAGES, 32)
-        chat.complete(MESSAGES, 32)
+            chat.completion(MESSAGES, 32)
+        chat.completion(MESSAGES, 32)
     assert {"max_tokens", "temperature"} <= set(requests[2].body)
     assert len(requests) == 3

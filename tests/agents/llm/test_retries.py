@@ -19,7 +19,7 @@ def now(monkeypatch):
 
 def call(url: str, attempts: int, sleep=lambda seconds: None) -> str:
     messages = [{"role": "system", "content": "Operate."}, {"role": "user", "content": "Goal: [bold]open\x07 maps" * 9}]
-    return ChatEndpoint(url, "mine", attempts=attempts, sleep=sleep).complete(messages, 8)
+    return ChatEndpoint(url, "mine", attempts=attempts, sleep=sleep).completion(messages, 8).text
 
 
 def test_a_server_that_answers_html_is_reported_before_the_wait(now, capsys):

@@ -5,6 +5,7 @@ import json
 from hypothesis import strategies as st
 
 from vlm_agent.action_languages import language_settings
+from vlm_agent.action_languages.coat import _call, _type_of
 from vlm_agent.action_languages.language import SWIPES
 from vlm_agent.episodes import BUTTONS, Action, Screen, UiElement
 
@@ -26,6 +27,21 @@ SCREEN = Screen(None, ELEMENTS)
 
 def call(name: str | None, **arguments: object) -> str:
     return json.dumps({"ACTION": name, "ARGS": arguments})
+
+
+def predicted_type(text: str) -> str | None:
+    """One of `ACTION_TYPES` by the rule of the published evaluator, None if the answer names none of them.
+
+    A call has a type even if its arguments are unusable, so that `decode` returns None.
+    """
+    read = _call(text)
+    if read is not None:
+        return _type_of(read)
+    action = LANGUAGE.decode(text)
+    if action is None:
+        return None
+    names = {"tap": "click", "swipe": "scroll", "type": "type", "complete": "stop", "impossible": "stop"}
+    return names.get(action.name, "press" if action.name in BUTTONS else None)
 
 
 CALLS = [

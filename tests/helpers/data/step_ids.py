@@ -1,9 +1,9 @@
-"""Token ids of the sources and targets of single steps, by their parts."""
+"""Texts and token ids of the sources and targets of single steps, by their parts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vlm_agent.episodes import Step
+from vlm_agent.episodes import Screen, Step
 from vlm_agent.sentences.steps import StepSentences, StepSource
 
 
@@ -27,3 +27,14 @@ def target_of(sentences: StepSentences, steps: Sequence[Step]) -> Target:
     segments = sentences.target(steps)
     parts = ([each for each in segments if each.role == role] for role in ("thought", "plan", "action"))
     return Target(*(sentences.encode(part, ()).input_ids for part in parts))
+
+
+def source_text(sentences: StepSentences, goal: str, past: Sequence[Step], screen: Screen) -> str:
+    """The text of a source of any length, which needs no tokenizer."""
+    head, actions, goal_text, description = sentences._texts(goal, past, screen)
+    return " ".join([*head, *actions, goal_text, *description])
+
+
+def target_text(sentences: StepSentences, steps: Sequence[Step]) -> str:
+    """The text of a target, without the end mark."""
+    return "".join(segment.text or "" for segment in sentences._target_texts(steps))

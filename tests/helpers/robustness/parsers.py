@@ -5,10 +5,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
+from helpers.agents.coat_answers import predicted_type
 from helpers.data.notes import headed, row
 
 from vlm_agent.action_languages import LANGUAGES
-from vlm_agent.action_languages.coat import predicted_box, predicted_type
+from vlm_agent.action_languages.coat import predicted_box
 from vlm_agent.action_languages.names import spoken_name
 from vlm_agent.action_languages.released.language import ScreenSizeError
 from vlm_agent.agents.coat.agent import CoatAgent

@@ -193,7 +193,7 @@ def walk_accuracy(agent: VlmAgent, walks: int, seed: int = 0) -> dict[str, dict]
         verdicts |= {name: [] for name in names}
         for number in range(walks):
             walk = draw(random.Random(f"exam {seed}/{number}"), _SETTINGS)
-            pairs = list(zip(walk.steps, agent.answer_episode(walk), strict=True))
+            pairs = list(zip(walk.steps, agent.answer_episodes([walk])[0], strict=True))
             for step, answer in pairs[-1:] if is_checked else pairs:
                 verdict = strictly_match(step.action, answer.action, step.elements)
                 verdicts[f"{kind}: {step.action.name}"].append(verdict)

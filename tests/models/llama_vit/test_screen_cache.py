@@ -90,10 +90,10 @@ def test_more_screens_than_are_kept_can_be_asked_for(model):
 def test_controls_use_the_screens_that_the_agent_encoded(model, looked):
     agent = VlmAgent(model, WORDS, tiny.sentences(WORDS))
     episode = tiny.episode()
-    agent.answer_episode(episode)
+    agent.answer_episodes([episode])[0]
     assert sum(looked) == len(episode)
     ControlledAgent(agent, CONTROLS["no_history"]).answer_episodes([episode])
-    replace(agent, constrained=True).answer_episode(episode)
+    replace(agent, constrained=True).answer_episodes([episode])[0]
     assert sum(looked) == len(episode)
     ControlledAgent(agent, CONTROLS["grey_screens"]).answer_episodes([episode])
     assert sum(looked) == len(episode) + 1
@@ -112,6 +112,6 @@ def test_with_past_screens_each_screen_of_an_episode_is_encoded_once(model, look
     episode = tiny.episode()
     copies = sum(len(sentence.screens) for sentence in sentences.sentences_of(episode))
     assert copies == sum(min(number, past) + 1 for number in range(len(episode)))
-    answers = VlmAgent(model, WORDS, sentences).answer_episode(episode)
+    answers = VlmAgent(model, WORDS, sentences).answer_episodes([episode])[0]
     assert sum(looked) == len(episode)
     assert [answers] == answer_step_by_step(VlmAgent(model, WORDS, sentences), [episode])

@@ -132,7 +132,7 @@ def test_the_checkpoint_is_a_plain_llama_that_writes_our_agents_tokens(run, serv
 def test_an_endpoint_as_trained_has_the_runs_answers_and_serve_check_finds_no_difference(run, server):
     agent = VlmAgent.from_run(run)
     with serving(server.answer) as (url, _):
-        served = EndpointSettings(endpoint=url, model="m", as_trained=str(run)).load()
+        served = EndpointSettings(endpoint=url, model="m", as_trained=str(run), calls=f"{run}_calls").load()
         answers = served.answer_episodes(EPISODES)
         check = serve_check(agent, ChatEndpoint(url, "m"), EPISODES, steps=4)
         with pytest.raises(UserError, match="reads the elements of the screen, and this source has none"):

@@ -205,7 +205,7 @@ def test_a_run_learns_from_drawn_screens_validates_on_others_and_is_an_agent(tmp
     record = json.loads((folder / "run.json").read_text())
     assert record["manifest"] is None
     agent = VlmAgent.from_run(folder)
-    assert len(agent.answer_episode(tiny.episode())) == len(tiny.ACTIONS)
+    assert len(agent.answer_episodes([tiny.episode()])[0]) == len(tiny.ACTIONS)
 
 
 def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path):

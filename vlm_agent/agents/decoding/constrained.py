@@ -112,10 +112,6 @@ class Constrained:
                 return token
         raise ValueError(f"no token continues {spelt!r}, although it is a prefix of an action")
 
-    def allows(self, written: list[int], token: int) -> bool:
-        """Whether `token` may follow `written`, the allowed tokens so far."""
-        return self._may_follow(self._spelt(written), len(written), token)
-
     def _may_follow(self, spelt: bytes, tokens: int, token: int) -> bool:
         if token == self._limits.end_mark:
             return self._tokens_to_end(spelt) == 0

@@ -108,10 +108,6 @@ class ChatEndpoint:
         if parts.username is not None or parts.query or parts.fragment:
             raise EndpointError(f"remove user, ? and # from the endpoint's URL; a key belongs into {KEY}")
 
-    def complete(self, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> str:
-        """The text of `completion`."""
-        return self.completion(messages, max_tokens).text
-
     def completion(
         self,
         messages: Sequence[Mapping[str, Any]],

@@ -18,17 +18,10 @@ from vlm_agent.agents.llm.prompts import PromptFile, assistant, user
 from vlm_agent.agents.llm.replies import UnreadReplyError, sendable
 from vlm_agent.episodes import Episode, Screen
 
-OF_THE_SERVER = frozenset(
-    ("endpoint", "concurrency", "timeout", "attempts", "calls", "price", "max_cost", "requests_per_minute")
-)
-"""Settings of a prompted agent that decide where and how a server is asked, and no answer."""
 
-
-class PromptedSettings(AgentSettings, CallLimits):
+class ServedSettings(AgentSettings, CallLimits):
     """`endpoint`: base URL such as http://localhost:8000/v1. `model`: the name of the model on that server. The API key
     is read from the environment variable OPENAI_API_KEY.
-
-    `max_tokens`: limit of an answer. `prompts`: a file to use in place of the agent's own `prompts.yaml`.
 
     `concurrency`: concurrent calls. `timeout`: seconds without a byte after which a request is repeated. `attempts`:
     requests of a call before it fails. `calls`: folder of the replies, by default the folder `calls` of the command's
@@ -37,8 +30,6 @@ class PromptedSettings(AgentSettings, CallLimits):
 
     endpoint: str
     model: str
-    max_tokens: PositiveInt = 512
-    prompts: str | None = None
     concurrency: PositiveInt = 8
     timeout: PositiveFloat = 120.0
     attempts: PositiveInt = 6
@@ -49,6 +40,29 @@ class PromptedSettings(AgentSettings, CallLimits):
         self._chat()
         return self
 
+    def in_output(self, output: Path) -> Self:
+        return self if self.calls is not None else self.model_copy(update={"calls": str(output / "calls")})
+
+    def open_calls(self, weights: str | None = None) -> Calls:
+        """The calls of these settings, with the replies that are on disk. `weights`: as for `Calls`."""
+        folder = Path("calls") if self.calls is None else Path(self.calls)
+        limits = CallLimits(**{name: getattr(self, name) for name in CallLimits.model_fields})
+        return Calls(self._chat(), folder, limits, weights)
+
+    def _chat(self) -> ChatEndpoint:
+        return ChatEndpoint(self.endpoint, self.model, self.timeout, self.attempts)
+
+
+OF_THE_SERVER = frozenset(ServedSettings.model_fields) - {"agent", "model"}
+"""Settings that decide where and how a server is asked, and no answer."""
+
+
+class PromptedSettings(ServedSettings):
+    """`max_tokens`: limit of an answer. `prompts`: a file to use in place of the agent's own `prompts.yaml`."""
+
+    max_tokens: PositiveInt = 512
+    prompts: str | None = None
+
     @property
     def run_label(self) -> str:
         return f"{self.model} ({self.agent})"
@@ -56,18 +70,6 @@ class PromptedSettings(AgentSettings, CallLimits):
     @property
     def grey_screens(self) -> str:
         return "pixels are grey; elements, activity and texts of the screen are removed"
-
-    def in_output(self, output: Path) -> Self:
-        return self if self.calls is not None else self.model_copy(update={"calls": str(output / "calls")})
-
-    def open_calls(self) -> Calls:
-        """The calls of these settings, with the replies that are on disk."""
-        folder = Path("calls") if self.calls is None else Path(self.calls)
-        limits = CallLimits(**{name: getattr(self, name) for name in CallLimits.model_fields})
-        return Calls(self._chat(), folder, limits)
-
-    def _chat(self) -> ChatEndpoint:
-        return ChatEndpoint(self.endpoint, self.model, self.timeout, self.attempts)
 
 
 @dataclass
@@ -125,16 +127,43 @@ class Replies:
 
 
 @dataclass(frozen=True)
-class PromptedAgent(Agent):
-    """An agent whose `answer` makes one or more calls a step. `workers`: concurrent calls in `answer_episodes`.
+class ServedAgent(Agent):
+    """An agent whose model is behind an endpoint. `workers`: concurrent calls in `answer_episodes`."""
+
+    calls: Calls
+    workers: int = field(default=8, kw_only=True)
+
+    @abstractmethod
+    def expected(self, episodes: Sequence[Episode]) -> Expense:
+        """The calls for the steps of `episodes`, with replies of typical lengths, whether they are on disk or not."""
+
+    def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
+        """Answers step by step with `workers` concurrent calls."""
+        return answer_step_by_step(self, episodes, self.workers, self.stop)
+
+    def stop(self) -> None:
+        """Calls under way end early."""
+        self.calls.stop()
+
+    def estimate(self, sample: Callable[[], Sequence[Episode]], steps: int) -> str:
+        episodes = sample()
+        known = sum(map(len, episodes))
+        expected = self.expected(episodes).times(steps / known).in_words(self.calls.limits.price)
+        return f"Estimate for {steps:,} steps, from {known}: {expected}; replies that are on disk cost nothing"
+
+    def spending(self) -> str:
+        return self.calls.spending()
+
+
+@dataclass(frozen=True)
+class PromptedAgent(ServedAgent):
+    """A served agent whose `answer` makes one or more calls a step.
 
     `rehearsed`: for an estimate, nothing is sent, and the expected cost of each call is appended. `sees`: False for the
     control `grey_screens`, under which every screen is grey, without elements, activity and texts. Answers are read
     on that screen.
     """
 
-    calls: Calls
-    workers: int = field(default=8, kw_only=True)
     rehearsed: list[Expense] | None = field(default=None, kw_only=True, compare=False)
     sees: bool = field(default=True, kw_only=True)
 
@@ -173,26 +202,12 @@ class PromptedAgent(Agent):
 
     def answer_steps(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
         """`answer_episodes` without its checks, for an estimate too."""
-        return answer_step_by_step(self, episodes, self.workers, self.stop)
-
-    def stop(self) -> None:
-        """Calls under way end early."""
-        self.calls.stop()
+        return super().answer_episodes(episodes)
 
     def expected(self, episodes: Sequence[Episode]) -> Expense:
-        """The calls for the steps of `episodes`, with replies of typical lengths, whether they are on disk or not."""
         expenses: list[Expense] = []
         replace(self, rehearsed=expenses, workers=1).answer_steps(episodes)
         return sum(expenses, Expense())
-
-    def estimate(self, sample: Callable[[], Sequence[Episode]], steps: int) -> str:
-        episodes = sample()
-        known = sum(map(len, episodes))
-        expected = self.expected(episodes).times(steps / known).in_words(self.calls.limits.price)
-        return f"Estimate for {steps:,} steps, from {known}: {expected}; replies that are on disk cost nothing"
-
-    def spending(self) -> str:
-        return self.calls.spending()
 
 
 Read = TypeVar("Read")

@@ -116,10 +116,6 @@ class VlmAgent(Agent):
         """The agent with an empty screen in place of each; None for a model that sees pixels, which a control greys."""
         return replace(self, sentences=replace(self.sentences, grey=True)) if self.sentences.as_html else None
 
-    def answer_episode(self, episode: Episode) -> list[Answer]:
-        """The agent's answer at each step, after its demonstrated history."""
-        return self.answer_episodes([episode])[0]
-
     def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
         """The tokens equal those of `act` step by step; each batch needs one prefill. `Usage.seconds` is None, so that
         equal runs write equal predictions.

@@ -74,9 +74,9 @@ class EpisodeStep:
     step_id: int
     episode_length: int
     goal: str
-    device_type: str
-    android_api_level: int
     step: Step | None
+    device_type: str = ""
+    android_api_level: int = 0
     split: str | None = None
     moved_points: int = 0
     png: bytes | memoryview | None = None

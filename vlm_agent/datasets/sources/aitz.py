@@ -147,8 +147,6 @@ def _parse_step(item: JsonItem, path: Path, subset: str, split: str | None) -> E
         step_id=step_id,
         episode_length=length,
         goal=fields.string("instruction"),
-        device_type="",
-        android_api_level=0,
         step=Step(screen, action, _elements(fields, screen.shape[:2]), notes=notes),
         split=split,
         moved_points=moved_points,

@@ -118,8 +118,6 @@ def parse_episode(record: Record, path: Path) -> list[EpisodeStep]:
             step_id=number,
             episode_length=len(sizes),
             goal=goal,
-            device_type="",
-            android_api_level=0,
             step=Step(
                 None,
                 action,

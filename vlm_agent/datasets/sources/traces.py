@@ -436,7 +436,6 @@ def _episode_step(path: Path, heading: Heading, line: _Line, number: int, length
         episode_length=length,
         goal=heading.goal,
         device_type=heading.device,
-        android_api_level=0,
         step=Step(
             checks.read_screen(checks.beside(path, step.screen)),
             step.action,

@@ -73,7 +73,7 @@ def _of_answers(stage: Stage, stages: Stages, gpu: str) -> str:
 
 
 def _of_prompts(agent: Contestant, file: Path, stages: Stages) -> str:
-    from vlm_agent.agents.llm.prompted import PromptedAgent
+    from vlm_agent.agents.llm.prompted import ServedAgent
     from vlm_agent.agents.loading import agent_settings
 
     dataset, chosen = _episodes(stages)
@@ -82,7 +82,7 @@ def _of_prompts(agent: Contestant, file: Path, stages: Stages) -> str:
     with TemporaryDirectory() as folder:  # of what the agent keeps
         overrides = agent.agent_overrides(Path(folder), shards, stages.sizes)
         prompted = agent_settings(str(find_shipped(file)), overrides=overrides).in_output(Path(folder)).load()
-        if not isinstance(prompted, PromptedAgent):
+        if not isinstance(prompted, ServedAgent):
             return "-"
         tokens = prompted.expected([dataset[index] for index in sample])
     tokens = tokens.times(_steps(dataset, chosen) / _steps(dataset, sample) * (1 + len(agent.controls)))
