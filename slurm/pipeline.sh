@@ -151,7 +151,7 @@ check_features() {
 check_shards() {
     local read
     if [ "${#features[@]}" -gt 0 ]; then default --data.shards "${features[0]}" train; fi
-    read=$(option --data.shards "${train[@]}") || read=$(sed -n 's/^  shards: *\([^ #]*\).*/\1/p' "$1")
+    read=$(option --data.shards "${train[@]}") || read=$(sed -n 's/^  shards: *\([^ #]*\).*/\1/p' "$1" | tr -d "\"'")
     if [ -n "$read" ] && [ ! -f "$read/manifest.json" ]; then
         fail "train reads $read, which is no finished conversion (it has no manifest.json): add --data.shards SHARDS"
     fi

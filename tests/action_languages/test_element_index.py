@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import time
 
 import numpy as np
@@ -14,6 +15,7 @@ from vlm_agent.action_languages.element_index import ElementIndexLanguage
 from vlm_agent.action_languages.language import SWIPES
 from vlm_agent.episodes import Action, Screen, UiElement
 from vlm_agent.geometry import box_at, nearest_box, place_of_box
+from vlm_agent.sentences.html import screen_html
 
 LANGUAGE, BY_NAME = ElementIndexLanguage(), ElementIndexLanguage(names=True)
 ROW, SWITCH, BELOW = (0.2, 0.0, 0.1, 1.0), (0.21, 0.45, 0.08, 0.1), (0.6, 0.1, 0.1, 0.3)
@@ -136,7 +138,7 @@ def test_an_element_that_is_called_by_its_name_is_the_one_of_the_number(rows, pl
     assert BY_NAME.decode(by_name, shown) == BY_NAME.decode(by_number, shown) == LANGUAGE.decode(by_number, shown)
     assert BY_NAME.predicted_box(by_name, shown) == LANGUAGE.predicted_box(by_number, shown)
     if isinstance(called := json.loads(by_name).get("idx"), str):
-        assert [" ".join(one.name.split()).casefold() for one in shown.elements].count(called.casefold()) == 1
+        assert [" ".join(row[4].split()).casefold() for row in rows].count(called.casefold()) == 1
         for end in range(len(by_name) + 1):
             assert BY_NAME.ending(by_name[:end]) is not None
         assert BY_NAME.ending(by_name) == ""
@@ -154,6 +156,22 @@ def test_a_name_is_written_where_one_element_has_it_and_else_the_number():
     assert BY_NAME.decode(_click("7"), shown) is None  # a number, which the screen does not have
     assert LANGUAGE.decode(_click("Wi-Fi"), shown) is None
     assert LANGUAGE.ending('{"action_type": "click", "idx": "W') is None
+
+
+def test_a_name_is_one_that_the_prompt_shows():
+    kinds = [("", "TEXT"), (" ", "TEXT"), ("", "ICON_A B"), ('a <b> "c"', "TEXT")]
+    shown = Screen(None, tuple(UiElement((n / 10, 0.0, 0.1, 1.0), *kind) for n, kind in enumerate(kinds)))
+    written = [json.loads(BY_NAME.encode(Action.tap((n + 0.5) / 10, 0.5), shown))["idx"] for n in range(4)]
+    assert written == [0, 1, 2, 'a <b> "c"']
+    assert BY_NAME.decode(_click("text"), shown) is None and BY_NAME.decode(_click(""), shown) is None
+    copied = re.search('alt="(a.*?)"', screen_html(shown))[1]
+    assert BY_NAME.predicted_box(_click(copied), shown) == shown.elements[3].box
+
+
+def test_the_longest_name_fits_the_limit_even_when_spelt_in_bytes():
+    for text in ("x" * 80, "漢" * 26):
+        written = BY_NAME.encode(Action.tap(0.5, 0.5), Screen(None, (UiElement((0.0, 0.0, 1.0, 1.0), text),)))
+        assert text in written and len(written.encode()) < BY_NAME.max_tokens
 
 
 def _click(name: str) -> str:

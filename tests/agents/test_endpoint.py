@@ -16,7 +16,7 @@ from rich.console import Console
 from vlm_agent.agents import NoAnswerError, demonstrated
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.endpoint import EndpointAgent, EndpointSettings
-from vlm_agent.agents.llm.calls import CostLimitError
+from vlm_agent.agents.llm.calls import Calls, CostLimitError
 from vlm_agent.agents.llm.client import ChatEndpoint, EndpointError
 from vlm_agent.agents.llm.completion import Completion
 from vlm_agent.agents.loading import agent_settings
@@ -205,6 +205,14 @@ def test_the_cost_is_estimated_counted_and_limited_as_that_of_every_served_agent
     _, terminal, _ = evaluated(tmp_path, "press enter", max_cost=1000, **price)
     assert "Estimate for 30 steps, from 10: 30 calls, " in terminal and ", cost " in terminal
     assert "New: " in terminal and "replies from disk" in terminal
+
+
+def test_tasks_without_demonstrations_have_no_estimate_and_runs_under_control_have_that_of_the_agent():
+    assert agent().estimate(list, 12) == "Estimate: none, because these tasks have no demonstration"
+    asked = replace(agent(), calls=Calls(ChatEndpoint("http://localhost:1", "vlm"), Path("calls")))
+    controlled = ControlledAgent(asked, CONTROLS["no_history"])
+    assert controlled.estimate(lambda: [EPISODE], 5) == asked.estimate(lambda: [EPISODE], 5)
+    assert controlled.spending() == "New: 0 calls, 0 tokens read, 0 written"
 
 
 FENCED = "```text\npress enter\n```"

@@ -39,16 +39,27 @@ def is_running(process: int) -> bool:
     return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
+def has_ended(process: int) -> bool:
+    end = time.monotonic() + 10
+    while is_running(process) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not is_running(process)
+
+
 def test_it_answers_during_the_block_and_ends_with_it_and_its_children(tmp_path):
     with served_by(command(tmp_path), tmp_path / "log") as url:
         assert is_ready(url)
         child = int((tmp_path / "child").read_text())
         assert is_running(child)
     assert not is_ready(url)
-    end = time.monotonic() + 10
-    while is_running(child) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not is_running(child)
+    assert has_ended(child)
+
+
+def test_the_children_of_one_that_ended_by_itself_end_too(tmp_path):
+    words = shlex.join(["sh", "-c", f"sleep 60 & echo $! > {tmp_path / 'child'}; exit 3", "{port}"])
+    with pytest.raises(ServingError), served_by(words, tmp_path / "log"):
+        pass
+    assert has_ended(int((tmp_path / "child").read_text()))
 
 
 @pytest.mark.parametrize(

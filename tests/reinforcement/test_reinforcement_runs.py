@@ -206,6 +206,7 @@ ALL = [template.name for template in TEMPLATES]
         ({"temprature": 1}, "recipe: unknown key reinforcement.temprature; did you mean reinforcement.temperature?"),
         ({"task_set": "emulator"}, "task_set: 'emulator' cannot be practised"),
         ({"rounds": 0}, "rounds"),
+        ({"reward": {"success": 1e308}}, "reinforcement.reward.success"),
     ],
 )
 def test_a_recipe_that_cannot_learn_is_refused_in_one_line(tmp_path, played, message):
@@ -234,6 +235,27 @@ def test_keys_that_rollouts_exclude_are_refused(tmp_path, changes, message):
         content[section] |= keys
     with pytest.raises(RecipeError, match=message):
         validated(Recipe, content, "recipe", RecipeError)
+
+
+@pytest.mark.parametrize(
+    ("changes", "played", "message"),
+    [
+        ({"action_language": {"name": "binned"}}, {}, "action_language: phone_vlm_tiny has learned"),
+        ({"data": {"past_screens": 2}}, {}, "data.past_screens: phone_vlm_tiny has learned None; use it in place of 2"),
+        ({"data": {"notes": {"think": "learned"}}}, {"all_fail": "demonstration"}, "have no notes to learn"),
+    ],
+)
+def test_an_agent_plays_and_learns_in_the_form_that_its_base_has_learned(tmp_path, changes, played, message):
+    content = json.loads(recipe(tmp_path, **played).model_dump_json()) | changes
+    with pytest.raises(RecipeError, match=message):
+        data_of(validated(Recipe, content, "recipe", RecipeError)).check()
+
+
+def test_a_dry_run_refuses_options_that_decide_nothing(tmp_path, capsys):
+    (tmp_path / "recipe.yaml").write_text(recipe(tmp_path / "run").model_dump_json())
+    with pytest.raises(SystemExit):
+        main(["train", "--config", str(tmp_path / "recipe.yaml"), "--dry-run", "--gpus", "64"])
+    assert "--gpus has no effect on a recipe with reinforcement" in capsys.readouterr().err
 
 
 def test_check_refuses_what_the_run_would_refuse(tmp_path, capsys):

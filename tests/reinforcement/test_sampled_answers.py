@@ -156,7 +156,7 @@ def test_tokens_are_drawn_with_their_probabilities_at_the_temperature():
 
 
 def test_rows_hold_every_sentence_once_and_about_equally_many_tokens():
-    sentences = [Scored.of_read(sentence_of(range(3 + number % 11))) for number in range(60)]
+    sentences = [Scored.of(sentence_of(range(3 + number % 11))) for number in range(60)]
     rows = dealt(sentences, 8, "seed")
     assert sorted(id(one) for row in rows for one in row) == sorted(map(id, sentences))
     sizes = [sum(len(one.sentence) for one in row) for row in rows]

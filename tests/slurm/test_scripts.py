@@ -143,7 +143,11 @@ def test_without_a_conversion_evaluation_reads_the_shards_of_training(alone):
     (alone.folder / "s").mkdir()
     (alone.folder / "s" / "manifest.json").touch()
     train, then = ("train", "--config", "recipe.yaml", "--output", "r"), ("then", "evaluate")
-    for words, recipe in ((("--data.shards", "s"), ""), ((), "data:\n  shards: s  # ours\n")):
+    for words, recipe in (
+        (("--data.shards", "s"), ""),
+        ((), "data:\n  shards: s  # ours\n"),
+        ((), 'data:\n  shards: "s"\n'),
+    ):
         (alone.folder / "recipe.yaml").write_text(recipe)
         evaluation = _submissions(alone, *train, *words, *then, "--benchmark", "eval/x.yaml")[1]
         assert evaluation[evaluation.index("--shards") + 1] == "s"

@@ -22,6 +22,7 @@ Answers are read leniently: fences and words around the object, single quotation
 number as a string. An answer with two different actions is none.
 """
 
+import html
 import json
 import re
 from collections.abc import Iterator
@@ -72,7 +73,7 @@ _POINT_EXAMPLE = _POINT_OPENINGS[0] + "0.250, 0.500]}"
 _ANY_POINT = "0.000, 0.000]}"
 _NUMBERS_IN_VOCABULARY = 100
 _LONGEST_NAME = 80
-"""In characters: a longer text is called by its number, because an answer is short."""
+"""In bytes: an element with a longer text is called by its number."""
 
 _START = re.compile(r"""\{(?=\s*+["'}])""")
 _LITERAL = r'"(?:[^"\\]|\\.)*+"' + r"|'(?:[^'\\]|\\.)*+'"
@@ -83,6 +84,7 @@ _WORD = re.compile(r"[A-Za-z]{4,5}(?!\w)")
 _SPACE = re.compile(r"\s*+")
 _INNER = re.compile(rf"""{_LITERAL}|[^"'{{}}\[\]]++|[{{}}\[\]]""", re.DOTALL)
 _POINT = re.compile(r"\[\s*+([0-9](?:\.[0-9]{1,24})?)\s*+,\s*+([0-9](?:\.[0-9]{1,24})?)\s*+\]")
+_ICON = re.compile(r"\w*ICON\w*")
 _DIGITS = re.compile(r"[0-9]{1,6}", re.ASCII)
 _BRACKETS = {"{": 1, "[": 1, "}": -1, "]": -1}
 
@@ -122,6 +124,10 @@ class ElementIndexLanguage(ActionLanguage):
         return True
 
     @property
+    def max_tokens(self) -> int:
+        return super().max_tokens + (_LONGEST_NAME if self.names else 0)
+
+    @property
     def instructions(self) -> str:
         directions = ", ".join(SWIPES)
         forms = [
@@ -149,7 +155,7 @@ class ElementIndexLanguage(ActionLanguage):
         name = "click" if action.is_tap else "long_press"
         number = _nearest(screen, action.touch_yx)
         if number is not None:
-            called = one_line(_elements(screen)[number].name)
+            called = _name(_elements(screen)[number])
             is_alone = self.names and _is_name(called) and _called(called, screen) == [number]
             return _written(name, idx=called if is_alone else number)
         y, x = (f"{round(value * _UNITS) / _UNITS:.3f}" for value in action.touch_yx)
@@ -205,8 +211,7 @@ class ElementIndexLanguage(ActionLanguage):
         if text.startswith(tuple(_TEXT_OPENINGS)):
             return next((tail for tail in _TAILS if _is_encoded(text + tail)), None)
         if self.names and text.startswith(tuple(_NAME_OPENINGS)):
-            tails = (*_TAILS, f"-{_TAILS[0]}")  # a name that begins with digits is no number
-            return next((tail for tail in tails if _is_encoded_name(text + tail)), None)
+            return next((tail for tail in _TAILS if _is_encoded_name(text + tail)), None)
         return _short_ending(text)
 
 
@@ -231,13 +236,18 @@ def _nearest(screen: Screen | None, point_yx: tuple[float, float]) -> int | None
 
 def _is_name(value: object) -> TypeGuard[str]:
     """Whether an answer may call an element so: digits alone are a number."""
-    return isinstance(value, str) and len(value) <= _LONGEST_NAME and _DIGITS.fullmatch(value) is None
+    return isinstance(value, str) and 0 < len(value.encode("utf-8", "replace")) <= _LONGEST_NAME and not value.isdigit()
+
+
+def _name(element: UiElement) -> str:
+    """What `sentences/html.py` shows of an element: its text, else the class of an icon; empty without both."""
+    return one_line(element.text) or (element.type if _ICON.fullmatch(element.type) else "")
 
 
 def _called(name: str, screen: Screen | None) -> list[int]:
-    """The numbers of the elements with a name, in any case of its letters."""
-    wanted = one_line(name).casefold()
-    return [number for number, one in enumerate(_elements(screen)) if one_line(one.name).casefold() == wanted]
+    """The numbers of the elements with a name, in any case of its letters, with entities of HTML or without."""
+    wanted = {one_line(text).casefold() for text in (name, html.unescape(name))}
+    return [number for number, one in enumerate(_elements(screen)) if _name(one).casefold() in wanted]
 
 
 def _action(content: dict[str, Any], screen: Screen | None) -> Action:

@@ -119,6 +119,12 @@ class ControlledAgent(Agent):
     def stop(self) -> None:
         self.agent.stop()
 
+    def estimate(self, sample: Callable[[], Sequence[Episode]], steps: int) -> str | None:
+        return self.agent.estimate(sample, steps)
+
+    def spending(self) -> str:
+        return self.agent.spending()
+
     def _changed(self, screen: Screen) -> Screen:
         return _controlled_screen(screen, self.control)
 

@@ -112,6 +112,7 @@ def _dry_run(recipe: "Recipe", options: argparse.Namespace, console: "Console") 
     data = data_of(recipe)
     check_start(data)
     if recipe.reinforcement is not None:  # the lengths of its sentences are known only once they are played
+        refuse(options, ["gpu", "gpus", "mfu"], "has no effect on a recipe with reinforcement")
         data.stream()
         console.print(f"{data.reads}; {data.steps} steps of {data.rows_per_step} rows", highlight=False, soft_wrap=True)
         return

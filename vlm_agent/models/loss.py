@@ -31,7 +31,7 @@ class SupervisedOutput(ModelOutput):
     """`loss`: this batch's part of the weighted mean over all supervised tokens.
 
     `share`: this batch's part of the sum of their weights. `token_losses`: float32 (supervised tokens,), unweighted,
-    detached, in reading order; `logits` beside them. `action_loss` and `element_loss`: means over this batch, detached.
+    detached, in reading order; `logits` beside them. `element_loss`: mean over this batch, detached.
     `clipped`: with a `Policy`, the number of tokens whose ratio is clipped.
     """
 
@@ -39,7 +39,6 @@ class SupervisedOutput(ModelOutput):
     logits: torch.Tensor | None = None
     share: torch.Tensor | float | None = None
     token_losses: torch.Tensor | None = None
-    action_loss: torch.Tensor | None = None
     element_loss: torch.Tensor | None = None
     clipped: torch.Tensor | None = None
 
@@ -105,7 +104,6 @@ def supervise(
         logits=logits,
         share=count / total,
         token_losses=entropies.detach(),
-        action_loss=weighted.detach().sum() / count,
         clipped=None if clipped is None else clipped.sum(),
     )
 

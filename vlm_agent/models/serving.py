@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vlm_agent.errors import UserError
@@ -103,13 +103,12 @@ def _running(command: Sequence[str], log: Path, seconds: float, failure: str, **
             raise ServingError(f"{failure} ({' '.join(last)}); its output is in {log}")
         yield url
     finally:
-        if process.poll() is None:
+        with suppress(ProcessLookupError):  # the group may outlive its first process
             os.killpg(process.pid, signal.SIGTERM)
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 process.wait(30)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
         if process.stdin is not None:
             process.stdin.close()
 

@@ -2,9 +2,11 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, FiniteFloat, PositiveInt, field_validator
+from pydantic import Field, PositiveInt, field_validator
 
 from vlm_agent.settings import Section
+
+Reward = Annotated[float, Field(ge=-1000, le=1000)]
 
 
 class RewardRecipe(Section):
@@ -12,19 +14,19 @@ class RewardRecipe(Section):
     right end. `false_complete`: it declared the task complete without success. `side_effect`: the phone has changed in
     a way that lasts and that the expert's solution does not need. `not_an_action`: an answer was not an action."""
 
-    success: FiniteFloat = 1.0
-    false_complete: FiniteFloat = 0.0
-    side_effect: FiniteFloat = 0.0
-    not_an_action: FiniteFloat = 0.0
+    success: Reward = 1.0
+    false_complete: Reward = 0.0
+    side_effect: Reward = 0.0
+    not_an_action: Reward = 0.0
 
 
 class ReinforcementRecipe(Section):
     """Training on rollouts on phones whose state shows whether the goal is reached, in place of recorded data.
 
     In each of `rounds` rounds the agent plays `tasks` tasks of `split`, each `samples` times at `temperature`, and the
-    answers of the round are learned in `updates` optimiser steps. `training.steps` is rounds x updates; a checkpoint
-    and a log line a round are the defaults. `method`: a name of `reinforcement/methods`. `held_out_templates`: goals of
-    these templates are never practised.
+    answers of the round are learned in `updates` optimiser steps. `training.steps` is rounds x updates. By default a
+    round has a checkpoint and a log line, the first step of the run a line. `method`: a name of
+    `reinforcement/methods`. `held_out_templates`: goals of these templates are never practised.
     `curriculum`: `variance` draws a task's template in proportion to p (1 - p), where p is its success in earlier
     rounds, and with a floor of 5 % of all draws; `uniform` draws all templates equally often. `all_fail`: with
     `demonstration`, an expert's trajectory of the task is learned beside a group of rollouts without a success.

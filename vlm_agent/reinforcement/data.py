@@ -20,16 +20,18 @@ from vlm_agent.episodes import ACTION_NAMES
 from vlm_agent.errors import RecipeError, TrainingError
 from vlm_agent.models.build import Vocabulary
 from vlm_agent.models.loss import NOT_FOR_MODELS
+from vlm_agent.models.run_layout import base_folder, checked
 from vlm_agent.models.weights.adapters import merge_adapter
 from vlm_agent.models.weights.precision import cast_linear_weights, is_quantised
 from vlm_agent.recipe.reinforcement import ReinforcementRecipe
-from vlm_agent.recipe.run import Recipe
+from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.reinforcement.methods import METHODS, Method, Trial
 from vlm_agent.reinforcement.rollouts import Rollout, play, replayed, task_at
 from vlm_agent.reinforcement.rounds import Round, practised_templates
 from vlm_agent.reinforcement.sentences import Scored, collated, dealt, scored
 from vlm_agent.sentences import NO_ACTION
 from vlm_agent.sentences.image_sizes import CachedScreens
+from vlm_agent.sentences.notes import UsedNotes
 from vlm_agent.simulator import TEMPLATES
 from vlm_agent.training.data.data_module import DataModule
 from vlm_agent.training.data.shard_data import check_sentences
@@ -48,6 +50,12 @@ DEMONSTRATION_WEIGHT = 0.5
 def data_of(recipe: Recipe) -> DataModule:
     """The data module of a recipe: of rollouts with a section `reinforcement`, else of recorded data."""
     return recorded_data_of(recipe) if recipe.reinforcement is None else RolloutData(recipe)
+
+
+def _form(recipe: Recipe) -> dict[str, Any]:
+    """The keys that decide what an agent reads and writes."""
+    data = {f"data.{key}": getattr(recipe.data, key) for key in ("past_screens", "history", "notes")}
+    return {"action_language": recipe.action_language, **data}
 
 
 @dataclass(frozen=True)
@@ -103,9 +111,21 @@ class RolloutData(DataModule):
                 f"reinforcement.samples: {played.method} compares the samples of a task, and all advantages of 1 "
                 "sample are zero; use 8"
             )
+        if played.all_fail == "demonstration" and UsedNotes(self.recipe.data.notes).learned_names:
+            raise RecipeError("reinforcement.all_fail: demonstrations of phones have no notes to learn; use none")
+        self._check_base()
         if played.task_set != "simulated":
             raise RecipeError(f"reinforcement.task_set: {played.task_set!r} cannot be practised; use simulated")
         practised_templates(played)
+
+    def _check_base(self) -> None:
+        """Raises RecipeError where the run in `model.base` has learned sentences of another form."""
+        if (base := self.recipe.model.base) is None:
+            return
+        ours, learned = map(_form, (self.recipe, read_recipe(checked(base_folder(base)).recipe)))
+        for key in ours:
+            if ours[key] != learned[key]:
+                raise RecipeError(f"{key}: {base} has learned {learned[key]!r}; use it in place of {ours[key]!r}")
 
     def stream(self) -> "RolloutStream":
         self.check()
@@ -155,9 +175,8 @@ class RolloutStream:
             self._figures |= {"rollout_seconds": playing, "steps_per_second": steps / playing}
         row_of = partial(self._collated, rows)
         if is_new:
-            own = range(ranks.number(), len(rows), ranks.count())
-            row = next((one for one in own if any(map(Scored.is_sampled, rows[one]))), own[0])
-            difference = gap(engine, row_of(row), rows[row])  # a forward pass of all ranks
+            row = next((one for one in range(len(rows)) if any(map(Scored.is_sampled, rows[one]))), 0)
+            difference = gap(engine, row_of(row), rows[row])
             self._figures |= {} if math.isnan(difference) else {"log_probability_gap": difference}
         self._updating = time.monotonic()
         return row_of
@@ -180,8 +199,6 @@ class RolloutStream:
             figures["mixed_groups"] += len({trial.success for trial in trials}) > 1
             # Means of equal rewards differ from them by rounding.
             advantages = [[round(one, 9) for one in own] for own in self.data.method.advantages(trials)]
-            if not all(map(math.isfinite, itertools.chain(*advantages))):
-                raise TrainingError(f"an advantage of task {group[0].task} is not a number; lower reinforcement.reward")
             if any(itertools.chain(*advantages)):
                 figures["learned_groups"] += 1
                 for one, own in zip(group, advantages, strict=True):
@@ -197,7 +214,7 @@ def _demonstration(task: str, agent: VlmAgent) -> list[Scored]:
     found = agent.sentences.sentences_of(task_at(task).demonstration(), swipe_targets=True, unwritable=False)
     for one in found:
         one.about = f"demonstration of {task}"
-    return [Scored.of_demonstration(one, DEMONSTRATION_WEIGHT) for one in found]
+    return [Scored.of(one, DEMONSTRATION_WEIGHT) for one in found]
 
 
 def _sentences(rollout: Rollout, advantages: Sequence[float], agent: VlmAgent) -> list[Scored]:

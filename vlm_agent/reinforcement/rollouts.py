@@ -122,7 +122,8 @@ def replayed(rollout: Rollout, agent: VlmAgent) -> Iterator[tuple[Prompt, Action
         if states[step:] != [recorded.state]:
             raise DatasetError(
                 f"the phone of task {rollout.task} is in another state than when sample {rollout.sample} was played; "
-                "remove the folder of this round in RUN/rounds, and run the same command again to play it again"
+                "remove the folder of this round in RUN/rounds and the checkpoints after its start, and run the same "
+                "command again to play it again"
             )
         prompt = agent.prompt(*asked)
         answer = prompt.answer(recorded.ids, Usage())

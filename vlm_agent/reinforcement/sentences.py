@@ -29,12 +29,9 @@ class Scored:
     log_probabilities: list[float]
 
     @classmethod
-    def of_read(cls, sentence: Sentence) -> "Scored":
-        return cls(sentence, [0.0] * len(sentence), [math.nan] * len(sentence))
-
-    @classmethod
-    def of_demonstration(cls, sentence: Sentence, weight: float) -> "Scored":
-        return cls(sentence, [weight] * len(sentence), [math.nan] * len(sentence))
+    def of(cls, sentence: Sentence, advantage: float = 0.0) -> "Scored":
+        """Before its answers are known."""
+        return cls(sentence, [advantage] * len(sentence), [math.nan] * len(sentence))
 
     def is_sampled(self) -> bool:
         return not all(map(math.isnan, self.log_probabilities))
@@ -58,7 +55,7 @@ class Scored:
     @classmethod
     def of_nothing(cls, prompt: Sentence, answer: RecordedAnswer) -> "Scored":
         """A sentence that nothing is learned of, for a row without another one: all ranks need one."""
-        scored = cls.of_read(_followed(prompt, answer))
+        scored = cls.of(_followed(prompt, answer))
         scored.score(len(prompt), answer, NO_ACTION, 0.0)
         scored.sentence.weights = [0.0] * len(scored.sentence)
         return scored
@@ -68,7 +65,7 @@ def scored(
     prompts: Sequence[Sentence], answers: Sequence[RecordedAnswer], kinds: Sequence[int], advantages: Sequence[float]
 ) -> list[Scored]:
     """The sentences of a rollout, in which every answer is scored once. `prompts`: what the agent read before each."""
-    trunk = Scored.of_read(_followed(prompts[-1], answers[-1]))
+    trunk = Scored.of(_followed(prompts[-1], answers[-1]))
     found, last = [trunk], _followed(prompts[-1], answers[-1])
     for prompt, answer, kind, advantage in zip(prompts, answers, kinds, advantages, strict=True):
         one, at = trunk, len(prompt)
@@ -76,7 +73,7 @@ def scored(
             if _begins(last, prompt):
                 at = trunk.branch(at, answer)
             else:
-                found.append(one := Scored.of_read(_followed(prompt, answer)))
+                found.append(one := Scored.of(_followed(prompt, answer)))
         one.score(at, answer, kind, advantage)
     return found
 

@@ -10,6 +10,7 @@ from vlm_agent.devices import OpenedDevice
 from vlm_agent.devices.acting.episode import episode_turns
 from vlm_agent.devices.acting.guard import Guard
 from vlm_agent.devices.acting.loop import answered
+from vlm_agent.devices.errors import NotJudgedError
 from vlm_agent.episodes import Action
 from vlm_agent.evaluation.online.runs import play
 from vlm_agent.simulator import SimulatedPhone
@@ -55,6 +56,20 @@ def test_a_goal_that_was_reached_and_left_is_a_false_complete():
         True,
     )
     assert (outcome.side_effects, outcome.expert_steps, outcome.ended) == (None, None, "complete")
+
+
+def test_a_goal_is_noticed_after_a_screen_that_could_not_be_judged():
+    class FailsOnce(InClock):
+        failures = iter([True])
+
+        def reached(self, phone):
+            if next(self.failures, False):
+                raise NotJudgedError("no answer")
+            return super().reached(phone)
+
+    actions = [Action.wait(), Action.open_app("Clock"), Action.press("home"), Action.complete()]
+    outcome = outcome_of(OpenedDevice(SimulatedPhone(0), "phone", FailsOnce()), actions)
+    assert (outcome.ever_reached, outcome.reached) == (True, False)
 
 
 def test_a_reached_goal_is_a_success_only_if_the_agent_ends_with_complete():

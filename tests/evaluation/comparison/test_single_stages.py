@@ -83,14 +83,16 @@ def test_hours_are_estimated_for_trainings_evaluations_and_prompts(tmp_path, cap
     reader = str(ROOT / "eval/agents/vision_tasker.yaml")
     reads = {"name": "Asks", "agent": reader, "served": True, "overrides": kept}
     released = {"name": "Released", "agent": str(ROOT / "eval/agents/ui_tars.yaml")}
-    agents = {"one": comparisons.trained(tmp_path)["one"], "asks": reads, "released": released}
+    (tmp_path / "asks.yaml").write_text("agent: endpoint\n")  # the comparison names the server
+    served = {"name": "Served", "agent": str(tmp_path / "asks.yaml"), "served": True}
+    agents = {"one": comparisons.trained(tmp_path)["one"], "asks": reads, "released": released, "posted": served}
     path = comparisons.write(tmp_path / "comparison.yaml", agents, served=comparisons.served(), benchmark=None)
     words = ["compare", str(path), "--output", str(tmp_path / "out"), "--shards", str(shards), "--list-stages"]
     assert main([*words, "--hours", "H100"]) == OK
     hours = {line.split("\t")[0]: line.split("\t")[5] for line in capsys.readouterr().out.splitlines()}
     assert float(hours["train-one-0"]) > float(hours["offline-one-0"].removeprefix(">")) > 0
     assert float(hours["offline-asks-0"]) > 0
-    assert float(hours["offline-released-0"]) > 0
+    assert float(hours["offline-released-0"]) > 0 and float(hours["offline-posted-0"]) > 0
     assert {hours[name] for name in ("online-one-0", "chats-asks-0", "train-served-0")} == {"-"}
     assert not (tmp_path / "out").exists()
     assert main([*words, "--hours", "H10000"]) == FAILED

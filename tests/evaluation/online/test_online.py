@@ -25,6 +25,7 @@ from vlm_agent.evaluation.online import AGENT, AT_ONCE, EXPERT, evaluate_online
 from vlm_agent.evaluation.online import evaluate as evaluating
 from vlm_agent.evaluation.online.runs import BASELINES, play
 from vlm_agent.files import read_checked
+from vlm_agent.files.jobs import Job
 from vlm_agent.simulator.demonstrations import simulate_episode, simulated_tasks
 from vlm_agent.simulator.task_set import SimulatedTasks
 
@@ -270,6 +271,13 @@ def test_a_folder_with_another_evaluation_is_refused(tmp_path, options, agent, n
         evaluate_online(
             Prepared(prepared=Tapper(), weights=agent), tmp_path / "out", Console(), controls=False, **options
         )
+
+
+def test_a_command_that_waits_for_no_other_leaves_the_number_of_tasks_of_the_other(tmp_path):
+    evaluate(tmp_path / "out", tasks=1)
+    with Job(tmp_path / "out", "an online evaluation").locked(), pytest.raises(DatasetError, match="another process"):
+        evaluate(tmp_path / "out", tasks=3)
+    assert json.loads((tmp_path / "out" / "online_tasks.json").read_text()) == {"tasks": 1}
 
 
 def test_phones_of_another_size_are_another_evaluation(tmp_path):

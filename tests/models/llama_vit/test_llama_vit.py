@@ -272,8 +272,8 @@ def test_the_element_loss_of_summed_batches_is_an_average_not_a_sum():
     one = model(**row([sentence]))
     half = model(**row([sentence]), num_items_in_batch=2 * sentence.supervised)
     assert half.loss.item() == pytest.approx(one.loss.item() / 2, rel=1e-5)
-    assert one.loss.item() == pytest.approx((one.action_loss + 0.5 * one.element_loss).item(), rel=1e-5)
-    assert half.action_loss == one.action_loss
+    assert one.loss.item() == pytest.approx((one.token_losses.mean() + 0.5 * one.element_loss).item(), rel=1e-5)
+    assert torch.equal(half.token_losses, one.token_losses)
     assert one.element_loss > 0
 
 
@@ -296,7 +296,7 @@ def test_element_loss_is_for_training_only():
     sentence.element_labels = [torch.full((8,), 7).numpy()] * len(sentence.screens)
     output = tiny.model(len(WORDS), element_loss=0.5)(**row([sentence]))
     assert output.element_loss is None
-    assert output.loss == output.action_loss
+    assert output.loss == output.token_losses.mean()
 
 
 @pytest.mark.parametrize("items", [None, 0, torch.tensor(0)])

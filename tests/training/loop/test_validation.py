@@ -8,6 +8,8 @@ import torch
 from helpers.training import tiny_trainer, two_ranks
 from helpers.training.packs import NextWord, knows_successors, pack
 
+from vlm_agent.errors import TrainingError
+from vlm_agent.sentences import IGNORED
 from vlm_agent.training.loop.validation import Validation, fixed_sample
 
 CPU = torch.device("cpu")
@@ -157,3 +159,10 @@ def test_rows_of_a_batch_are_validated_like_batches_of_their_own():
     batch = {name: torch.cat([row[name] for row in rows]) for name in ("input_ids", "labels", "kinds")}
     model = knows_successors({0: 1, 1: 2})
     assert validated(model, batch | {"about": []}) == pytest.approx(validated(model, *rows))
+
+
+def test_a_sample_without_an_action_that_the_model_can_write_is_an_error():
+    row = pack([("tap", [1, 2])])
+    row["labels"] = torch.full_like(row["labels"], IGNORED)
+    with pytest.raises(TrainingError, match=r"training\.validation: none of its steps has an action"):
+        validated(NextWord(), row)

@@ -424,3 +424,10 @@ def test_a_checkpoint_of_another_recipe_value_is_refused_by_its_key(tmp_path):
     before = now["action_language.bins"]
     with pytest.raises(TrainingError, match=f"bins: {before} in the checkpoint, 7 now"):
         resume_point(tmp_path, now | {"action_language.bins": 7}, print, recipe)
+
+
+def test_the_same_data_may_lie_in_another_folder(tmp_path):
+    recipe = Recipe(**tiny.recipe(tmp_path / "shards", tmp_path / "run"))
+    for key in ("shards", "features", "chats"):
+        moved = recipe.model_copy(update={"data": recipe.data.model_copy(update={key: "elsewhere"})})
+        assert identity_of(moved, "data", 1) == identity_of(recipe, "data", 1), key

@@ -137,7 +137,7 @@ class DynamicPlanningAgent(PromptedAgent):
                 "feedback: screen needs a phone, because a recorded screen does not follow from the agent's action; "
                 "use feedback: own, or gold"
             )
-        return super().answer_episodes(episodes)
+        return self.answer_steps(episodes)
 
     def answer_steps(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
         for episode in episodes:

@@ -147,7 +147,8 @@ class ServedAgent(Agent):
 
     def estimate(self, sample: Callable[[], Sequence[Episode]], steps: int) -> str:
         episodes = sample()
-        known = sum(map(len, episodes))
+        if not (known := sum(map(len, episodes))):
+            return "Estimate: none, because these tasks have no demonstration"
         expected = self.expected(episodes).times(steps / known).in_words(self.calls.limits.price)
         return f"Estimate for {steps:,} steps, from {known}: {expected}; replies that are on disk cost nothing"
 
@@ -195,10 +196,6 @@ class PromptedAgent(ServedAgent):
             return replace(found, usage=replies.usage(), diagnostics=cost)
         except CallError as error:
             return Answer("", None, failed=str(error))  # the cost of a whole step is unknown
-
-    def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
-        """Answers step by step with `workers` concurrent calls."""
-        return self.answer_steps(episodes)
 
     def answer_steps(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
         """`answer_episodes` without its checks, for an estimate too."""

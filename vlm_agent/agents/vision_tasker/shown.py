@@ -103,7 +103,8 @@ def _part_name(part: Part, language: PromptLanguage) -> str:
 def _element_name(element: UiElement) -> str:
     if text := one_line(element.text)[:NAME_CHARACTERS]:
         return f'"{text}"'
-    return one_line(element.type).removeprefix("ICON_").lower().replace("_", " ") + " icon"
+    kind = one_line(element.type).lower().replace("_", " ")
+    return f"{kind.removeprefix('icon ')} icon" if kind.startswith("icon ") else kind
 
 
 def _folded(text: str) -> str:

@@ -69,7 +69,7 @@ def episode_turns(
     judged: list[bool | None] = [False]
 
     def look(_: ProposedStep) -> bool:
-        if judged[-1] is False:
+        if True not in judged:
             judged.append(_judged(task, opened.device))
         return False
 

@@ -125,12 +125,12 @@ def evaluate_online(
     }
     job = Job(output, "an online evaluation", PLAN)
     job.write_or_verify_plan(identity)
-    write_json(output / TASKS, {"tasks": len(played)})
     reader = None if readers is None else ScreenReader.of(readers)
     names = names_in_tables(runs, settings.run_label)
     buys = task_set.allow_purchases
     attempts = [Attempt(run, *task, output, long_screens, names[run], reader, buys) for run in runs for task in played]
     with free_after_errors(job), job.locked():
+        write_json(output / TASKS, {"tasks": len(played)})
         _play(
             settings.in_output(output),
             [attempt for attempt in attempts if not is_done(attempt.folder)],

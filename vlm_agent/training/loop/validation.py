@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from vlm_agent.episodes import ACTION_NAMES
+from vlm_agent.errors import TrainingError
 from vlm_agent.models.loss import NOT_FOR_MODELS, Targets
 from vlm_agent.training.engine import Rows, load
 from vlm_agent.training.loop import ranks
@@ -88,6 +89,10 @@ def _figures(model: torch.nn.Module, batch: dict) -> torch.Tensor:
 def _named(sums: torch.Tensor) -> dict[str, float]:
     loss, weight = sums[:2].tolist()
     actions, exact = sums[2:].view(2, _KINDS + 1).tolist()
+    if not weight or not sum(actions):
+        raise TrainingError(
+            "training.validation: none of its steps has an action that the model can write; raise episodes"
+        )
     figures = {"eval_loss": loss / weight, "eval_accuracy": sum(exact) / sum(actions)}
     for name, count, right in zip(ACTION_NAMES, actions, exact, strict=False):
         if count:

@@ -38,7 +38,7 @@ _SET_ASIDE = re.compile(r"checkpoint-(\d+)\.damaged(-\d+)?")
 _MAY_CHANGE = {
     "output",
     *("data.shards", "data.workers"),
-    "data.features",  # the sha256 of its files is in that of the data
+    *("data.features", "data.chats"),  # the sha256 of their files is in that of the data
     *("training.log_steps", "training.track", "training.save_steps", "training.save_seconds"),
     *("training.keep_checkpoints", "training.accumulation"),
     *(f"reinforcement.{key}" for key in ("temperature", "samples", "curriculum", "all_fail")),
