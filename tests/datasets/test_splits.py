@@ -47,11 +47,11 @@ def test_several_files_are_read_as_one(tmp_path):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("not json", "not JSON"),
-        ("[]", "must be an object"),
+        ("not json", "splits.json is damaged"),
+        ("[]", "should be an object"),
         ({"trian": []}, "'trian' is unknown; use train, validation, test, val"),
-        ({"train": [1.5]}, "each a string or whole number"),
-        ({"train": "17"}, "must be a list"),
+        ({"train": [1.5]}, "should be a valid"),
+        ({"train": "17"}, "should be a valid array"),
     ],
 )
 def test_a_file_that_is_not_a_split_file_is_refused_with_the_reason(tmp_path, content, reason):
@@ -60,7 +60,7 @@ def test_a_file_that_is_not_a_split_file_is_refused_with_the_reason(tmp_path, co
 
 
 def test_a_missing_split_file_is_named(tmp_path):
-    with pytest.raises(DatasetError, match=r"splits\.json: cannot read the splits: No such file"):
+    with pytest.raises(DatasetError, match=r"splits\.json is missing; name a JSON file that maps each split"):
         read_splits([tmp_path / "splits.json"])
 
 

@@ -72,8 +72,7 @@ _POINT_OPENINGS = [_opening(name, "point") + "[" for name in _BY_POINT]
 _POINT_EXAMPLE = _POINT_OPENINGS[0] + "0.250, 0.500]}"
 _ANY_POINT = "0.000, 0.000]}"
 _NUMBERS_IN_VOCABULARY = 100
-_LONGEST_NAME = 80
-"""In bytes: an element with a longer text is called by its number."""
+_LONGEST_NAME = 80  # bytes
 
 _START = re.compile(r"""\{(?=\s*+["'}])""")
 _LITERAL = r'"(?:[^"\\]|\\.)*+"' + r"|'(?:[^'\\]|\\.)*+'"

@@ -129,9 +129,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _status(summary: "ConversionSummary") -> int:
-    if summary.quarantined:
-        return QUARANTINED
-    return FAILED if summary.is_empty else OK
+    if summary.is_empty:
+        return FAILED
+    return QUARANTINED if summary.quarantined else OK
 
 
 def _check(options: argparse.Namespace) -> None:

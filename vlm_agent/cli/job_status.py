@@ -5,6 +5,7 @@ folder alone, so the age of the newest part shows whether any still runs.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -61,8 +62,9 @@ class Kind:
 
     def state(self, folder: Path, progress: Progress) -> str:
         again = f"run the same `vlm-agent {self.command}` again to resume"
-        job = self.job(folder)
-        lock = read_lock(folder / job.lock)
+        job, lock = self.job(folder), None
+        with suppress(OSError):  # of a file system without locks
+            lock = read_lock(folder / job.lock)
         if lock is not None and lock[0]:
             return f"{self.noun}, running{f': {lock[1]}' if lock[1] else ''}"
         if progress.failed:

@@ -54,7 +54,8 @@ Lines = Iterator[tuple[str, str]]
 
 def _job_lines(progress: "Progress", now: datetime) -> Lines:
     done = len(progress.done)
-    yield "done", f"{done:,} {_of(progress.total)}{progress.unit}"
+    total = "" if progress.total is None else f"of {progress.total:,} "
+    yield "done", f"{done:,} {total}{progress.unit}"
     if len(progress.groups) > 1:
         yield (
             "of these",
@@ -66,10 +67,6 @@ def _job_lines(progress: "Progress", now: datetime) -> Lines:
         yield "ETA", f"{clock_time(progress.eta.total_seconds())}, at the average speed since the first of them"
     if progress.last is not None:
         yield "last write", f"{_short(now - progress.last)} ago"
-
-
-def _of(total: int | None) -> str:
-    return "" if total is None else f"of {total:,} "
 
 
 def _of_run(folder: Path, now: datetime) -> tuple[str, Lines]:

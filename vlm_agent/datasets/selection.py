@@ -11,7 +11,6 @@ training on a tenth of the result keeps all converted episodes.
 """
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 from vlm_agent.datasets.sources import LABELS
 from vlm_agent.datasets.sources.registry import SOURCES
 from vlm_agent.errors import DatasetError
+from vlm_agent.files import read_checked
 
 MIXED_SPLIT = "train"
 """The split that `convert --mixture` reduces: a score on a part of the others is not comparable with published ones."""
@@ -48,33 +48,17 @@ def read_splits(paths: Sequence[Path]) -> Splits:
     ambiguous = set()
     for path in paths:
         for label, ids in _read_lists(path).items():
-            ambiguous |= {id_ for id_ in map(_id_of, ids) if labels.setdefault(id_, LABELS[label]) != LABELS[label]}
+            named = (str(id_).removesuffix(".json") for id_ in ids)
+            ambiguous |= {id_ for id_ in named if labels.setdefault(id_, LABELS[label]) != LABELS[label]}
     return Splits(labels, frozenset(ambiguous))
 
 
 def _read_lists(path: Path) -> dict[str, list[str | int]]:
-    lists = _read_json(path)
-    for label, ids in lists.items():
+    remedy = "name a JSON file that maps each split to a list of episode ids, as strings or whole numbers"
+    lists: dict[str, list[str | int]] = read_checked(path, remedy, dict[str, list[str | int]])
+    for label in lists:
         if label not in LABELS:
             raise DatasetError(f"{path}: split {label!r} is unknown; use {', '.join(LABELS)}")
-        if not isinstance(ids, list) or not all(type(id_) in (str, int) for id_ in ids):
-            raise DatasetError(f"{path}: split {label!r} must be a list of episode ids, each a string or whole number")
-    return lists
-
-
-def _id_of(value: str | int) -> str:
-    return str(value).removesuffix(".json")
-
-
-def _read_json(path: Path) -> dict:
-    try:
-        lists = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DatasetError(f"{path}: cannot read the splits: {error.strerror}") from None
-    except ValueError as error:
-        raise DatasetError(f"{path}: the splits are not JSON: {error}") from None
-    if not isinstance(lists, dict):
-        raise DatasetError(f"{path}: the splits must be an object, label → list of episode ids")
     return lists
 
 

@@ -27,7 +27,8 @@ def draw_marks(image: Image.Image, elements: Sequence[UiElement]) -> Image.Image
     drawn = image.copy() if image.mode == "RGB" else image.convert("RGB")
     unit = min(drawn.size) / 100
     corners = [_corners(drawn, element) for element in elements]
-    order = sorted(range(len(elements)), key=lambda index: -_area(corners[index]))
+    areas = [(right - left) * (bottom - top) for left, top, right, bottom in corners]
+    order = sorted(range(len(elements)), key=lambda index: -areas[index])
     draw = ImageDraw.Draw(drawn)
     for index in order:
         draw.rectangle(corners[index], outline=COLOURS[index % len(COLOURS)], width=max(1, round(0.4 * unit)))
@@ -52,7 +53,3 @@ def _corners(image: Image.Image, element: UiElement) -> shapes.Box:
     left, right = sorted(min(max(value, 0.0), 1.0) * (image.width - 1) for value in (x, x + width))
     top, bottom = sorted(min(max(value, 0.0), 1.0) * (image.height - 1) for value in (y, y + height))
     return left, top, right, bottom
-
-
-def _area(corners: shapes.Box) -> float:
-    return (corners[2] - corners[0]) * (corners[3] - corners[1])

@@ -16,6 +16,7 @@ import errno
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import re
 import secrets
@@ -167,7 +168,8 @@ def file_lock(
     When another process holds it: raises DatasetError with the message `refusal`, and the owner where one is known; or,
     with `wait`, calls it with that message and waits for the lock.
 
-    Locks reach across machines only on file systems that support them (NFS 4, Lustre mounted with `flock`).
+    Locks reach across machines only on file systems that support them (NFS 4, Lustre mounted with `flock`). On one
+    that has none, a warning is logged, and the block runs.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:
@@ -182,6 +184,11 @@ def file_lock(
                 raise DatasetError(message) from None
             wait(message)
             fcntl.flock(file, kind)
+        except OSError as error:
+            if error.errno not in WITHOUT_LOCKS:
+                raise
+            words = "%s: the file system has no locks (%s); make sure that no other process writes here"
+            logging.getLogger(__name__).warning(words, path.parent, error.strerror)
         file.truncate(0)
         if owner is not None:
             file.write(owner)

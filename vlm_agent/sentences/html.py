@@ -37,7 +37,7 @@ _NO_CLASS = re.compile(r"\W")
 
 def element_texts(elements: Sequence[UiElement]) -> list[str]:
     """The text of each element in Auto-UI's form, in the order of the annotation."""
-    shown = [(number, element) for number, element in enumerate(elements) if _ICON in element.type or _is_text(element)]
+    shown = [(number, one) for number, one in enumerate(elements) if _ICON in one.type or one.type == _TEXT]
     return [one_line(_tag(number, element.type, f"({_corners(element)})", element.text)) for number, element in shown]
 
 
@@ -58,10 +58,6 @@ def _published_line(number: int, element: UiElement) -> str:
 def _tag(number: int, kind: str, alt: str, text: str) -> str:
     opening = f"<img id={number} class={kind}" if _ICON in kind else f'<p id={number} class="text"'
     return f'{opening} alt="{alt}">{text}</p>'
-
-
-def _is_text(element: UiElement) -> bool:
-    return element.type == _TEXT
 
 
 def _corners(element: UiElement) -> str:

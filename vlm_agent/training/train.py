@@ -71,7 +71,7 @@ def train(recipe: Recipe, console: Console, data_of: Callable[[Recipe], DataModu
         if is_first_rank():
             console.print(f"{run} is finished; nothing to do", highlight=False, markup=False, soft_wrap=True)
         return run
-    lock = run_lock(run, console.print) if is_first_rank() else nullcontext()
+    lock = run_lock(run) if is_first_rank() else nullcontext()
     with Preemption() as preemption, lock, explained_full_disk(run):
         _train(recipe, data_of, run, console, preemption)
         stopped = None if preemption.stopped_after is None else Stopped(preemption.report(run))

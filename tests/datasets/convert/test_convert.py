@@ -211,7 +211,7 @@ def test_bad_requests_are_refused_before_anything_is_written(source, tmp_path):
         (("aitw", [tmp_path / "nowhere"], output), {}, "nowhere does not exist"),
         (("aitw", [source], output), {}, "cannot determine the subset of .*part-00000-of-00001"),
         (("aitw", [general, other], output), {}, "would both become general/general-00000-of-00001.parquet"),
-        (("aitw", [general], output, [tmp_path / "splits.json"]), {}, "not JSON"),
+        (("aitw", [general], output, [tmp_path / "splits.json"]), {}, "splits.json is damaged"),
         (("aitw", [general], other), {}, "is a file; a conversion needs a folder"),
         (("aitw", [general], output), {"mixture": {"googleapps": 0.1}}, "the mixture names googleapps"),
         (("aitw", [general], output), {"mixture": {"general": 1.5}}, "fraction of general is 1.5"),

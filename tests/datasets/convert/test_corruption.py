@@ -8,7 +8,7 @@ from helpers.data.conversions import books_of
 from helpers.data.damage import OF_FEATURES, OF_WIRE, damaged, flip, framed
 from helpers.data.made_episodes import ACTIONS, assert_same_episode, made_episode
 
-from vlm_agent.cli import OK, QUARANTINED, main
+from vlm_agent.cli import FAILED, OK, QUARANTINED, main
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.sources.aitw import encode_step
 
@@ -83,7 +83,7 @@ def _convert_one(folder, content, name):
     arguments = ["convert", "--input", str(path), "--output", str(folder / f"out {name}"), "--workers", "1"]
     status = main(arguments)
     manifest, lines = books_of(folder / f"out {name}")
-    assert status == (QUARANTINED if lines else OK)
+    assert status == (FAILED if not manifest["episodes_written"] else QUARANTINED if lines else OK)
     for line in lines:
         assert line["file"] == str(path) and line["reason"] and min(line["record"], line["offset"]) >= 0
     return manifest, lines, ShardDataset(folder / f"out {name}")

@@ -1,5 +1,6 @@
 """The same command resumes; any other command on an existing output is refused with the difference."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from helpers.data.conversions import command, converted, tree, write_files
 from helpers.data.made_episodes import made_episode
 
 from vlm_agent.cli import FAILED, OK, QUARANTINED, main
-from vlm_agent.datasets.convert import convert
+from vlm_agent.datasets.convert import convert, finish
 from vlm_agent.datasets.convert.folder import job
 from vlm_agent.datasets.sources.aitw import write_episodes
 from vlm_agent.errors import DatasetError
@@ -166,7 +167,29 @@ def test_inputs_may_lie_elsewhere_the_second_time(source, tmp_path):
     contents = tree(tmp_path / "out")
     shutil.move(source, tmp_path / "moved")
     converted(tmp_path / "moved", output=tmp_path / "out")
-    assert tree(tmp_path / "out") == contents
+    moved = tree(tmp_path / "out")
+    assert {name for name in contents if moved[name] != contents[name]} == {".conversion/plan.json"}
+    finish(tmp_path / "out", workers=1)  # reads the inputs where they are now
+
+
+def test_a_file_system_without_locks_is_reported_and_converts(source, tmp_path, monkeypatch, caplog, capsys):
+    def unsupported(*_):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", unsupported)
+    converted(source, output=tmp_path / "out")
+    assert "out/.conversion: the file system has no locks (Function not implemented)" in caplog.text
+    assert main(["status", str(tmp_path / "out")]) == OK
+    assert "complete" in capsys.readouterr().out
+
+
+def test_files_of_a_file_system_of_whole_seconds_are_not_hashed_again(source, tmp_path, monkeypatch):
+    converted(source, output=tmp_path / "out")
+    for entry in (tmp_path / "out/.conversion").rglob("*.json"):
+        seconds = entry.stat().st_mtime_ns // 10**9
+        os.utime(entry, ns=(seconds * 10**9, seconds * 10**9))
+    monkeypatch.setattr("vlm_agent.datasets.convert.folder.sha256_of", lambda _: pytest.fail("a file is hashed"))
+    converted(source, output=tmp_path / "out")
 
 
 @pytest.mark.parametrize("stopped_at", ["note_duplicates", "read_duplicates"])

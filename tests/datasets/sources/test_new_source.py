@@ -44,9 +44,7 @@ def read(input_: Input, files: HashedFiles) -> Iterator[EpisodeStep | BadRecord]
             except ValueError as error:
                 yield BadRecord(path, number, 0, str(error))
                 continue
-            yield EpisodeStep(
-                path, number, 0, len(line), path.stem, input_.subset, number, len(points), goal, "", 0, step
-            )
+            yield EpisodeStep(path, number, 0, len(line), path.stem, input_.subset, number, len(points), goal, step)
 
 
 TOY = Source("toy", "taps in text files", "first.toy", is_data, inputs, read)

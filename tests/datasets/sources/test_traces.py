@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from helpers import tiny
+from helpers.data.made_episodes import traced_episode
 
 from vlm_agent.datasets.sources import BadRecord, Exclusion
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
@@ -67,7 +68,7 @@ def test_actions_of_the_kinds_that_came_after_aitw_are_read_as_they_were_written
 def test_an_episode_has_the_performed_actions_before_the_first_one_in_doubt(tmp_path):
     write(tmp_path / "t", [DONE, UNPARSED, DONE, IN_DOUBT, DONE])
     expected = [EPISODE.steps[number] for number in (0, 2)]
-    episode = read_trace(tmp_path / "t").episode()
+    episode = traced_episode(read_trace(tmp_path / "t"))
     assert (episode.id, episode.subset, episode.goal) == ("e1", "install", "grüße 👋")
     assert [step.action for step in episode.steps] == [step.action for step in expected]
     *records, unparsed, doubtful, after = read_steps(tmp_path / "t")
@@ -99,7 +100,7 @@ def test_an_answer_without_an_action_is_not_in_doubt_even_if_a_kill_followed(tmp
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     path.write_text("".join(line for line in lines if '"of": 1' not in line), encoding="utf-8")
     assert read_trace(tmp_path / "t").outcomes() == {DONE: 4, UNPARSED: 1}
-    assert len(read_trace(tmp_path / "t").episode()) == 4
+    assert len(traced_episode(read_trace(tmp_path / "t"))) == 4
 
 
 def test_a_last_line_that_was_being_written_counts_for_nothing(tmp_path):

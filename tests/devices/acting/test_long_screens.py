@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from helpers.data.made_episodes import traced_episode
 
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
@@ -69,7 +70,7 @@ def test_one_answer_is_one_step_and_every_device_action_is_a_line(tmp_path):
     trace = read_trace(tmp_path / "t")
     assert trace.screen(trace.steps[0]).shape == (ROWS, WIDTH, 3)
     assert [element.text for element in trace.steps[0].elements] == ["Top", "Bottom"]
-    assert [step.action for step in trace.episode().steps] == [Action.tap(460 / ROWS, 0.5), Action.complete()]
+    assert [step.action for step in traced_episode(trace).steps] == [Action.tap(460 / ROWS, 0.5), Action.complete()]
     of_device = [line["device"] for line in lines if "device" in line]
     performed = [action for action in phone.done if not action.is_status]
     assert [(one["touch_yx"], one["lift_yx"]) for one in of_device] == [

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.data.made_episodes import traced_episode
 
 from vlm_agent.agents import Agent, Answer, NoAnswerError, Usage
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
@@ -143,7 +144,7 @@ def test_the_trace_is_the_executed_episode(tmp_path):
     assert [step.answer for step in trace.steps] == [f"answer {number}" for number in range(1, 5)]
     assert trace.end["end"] == "complete"
     assert trace.end["unparsed"] == 1
-    episode = trace.episode()
+    episode = traced_episode(trace)
     assert [step.action for step in episode.steps] == [*TAPS[:2], Action.complete()]
     assert [step.screenshot[-1, 0, 0] for step in episode.steps] == [GREY, GREY + 1, GREY + 2]
     assert {step.activity for step in episode.steps} == {"org.shop/.Home"}
@@ -227,7 +228,10 @@ def test_an_action_that_the_phone_refuses_is_a_failed_step_after_which_the_agent
     assert outcomes(tmp_path / "trace") == ["done", "failed", "done", "done"]
     assert [step.message for step in read_trace(tmp_path / "trace").steps] == ["", "nothing done", "", ""]
     assert [turn.action for turn in agent.inputs[2][1]] == [TAPS[0], Action.open_app("Gmial")]
-    assert [step.action for step in read_trace(tmp_path / "trace").episode().steps] == [*TAPS[:2], Action.complete()]
+    assert [step.action for step in traced_episode(read_trace(tmp_path / "trace")).steps] == [
+        *TAPS[:2],
+        Action.complete(),
+    ]
 
 
 class Secure(Phone):
@@ -248,7 +252,7 @@ def test_black_pictures_are_named_once_and_marked_and_no_steps_of_the_episode(tm
     assert warnings[0].startswith("Step 2: the picture of the screen is black")
     trace = read_trace(tmp_path / "trace")
     assert [(step.outcome, step.black) for step in trace.steps] == [("done", False), ("done", True), ("done", False)]
-    assert [step.action for step in trace.episode().steps] == TAPS[:1]
+    assert [step.action for step in traced_episode(trace).steps] == TAPS[:1]
     assert reasons_to_exclude(trace.steps) == [None, "black picture", "after a black picture"]
     *steps, rest, more = read_steps(tmp_path / "trace")
     assert [step.step.action for step in steps] == TAPS[:1]
@@ -263,7 +267,7 @@ def test_every_black_picture_is_marked_and_only_the_first_one_named(tmp_path):
     warnings = []
     assert run(tmp_path / "trace", ListAgent(TAPS), Dark(), Limits(steps=3), warn=warnings.append).black == 3
     assert len(warnings) == 1
-    assert len(read_trace(tmp_path / "trace").episode()) == 0
+    assert len(traced_episode(read_trace(tmp_path / "trace"))) == 0
 
 
 @pytest.mark.parametrize("reached", [None, True, False])
@@ -286,7 +290,7 @@ def test_a_lost_phone_ends_the_run_with_its_message_and_a_complete_trace(tmp_pat
     trace = read_trace(tmp_path / "trace")
     assert trace.end == {"end": "error", "message": "DeviceLostError: it went away"}
     assert [step.outcome for step in trace.steps] == ["done", "failed"]
-    assert len(trace.episode()) == 1
+    assert len(traced_episode(trace)) == 1
 
 
 def test_ctrl_c_completes_the_trace(tmp_path):
@@ -341,7 +345,7 @@ def test_the_trace_of_a_killed_run_has_all_executed_actions(tmp_path):
     assert trace.end is None
     assert [step.outcome for step in trace.steps] == ["done", "done", "in_doubt"]
     assert [step.action for step in trace.steps] == TAPS[:3]
-    assert [step.action for step in trace.episode().steps] == TAPS[:2]
+    assert [step.action for step in traced_episode(trace).steps] == TAPS[:2]
 
 
 def test_no_text_of_an_answer_can_corrupt_the_trace(tmp_path):

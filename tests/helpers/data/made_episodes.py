@@ -4,6 +4,7 @@ import zlib
 
 import numpy as np
 
+from vlm_agent.datasets.sources.traces import Trace
 from vlm_agent.episodes import Action, Episode, Step, UiElement
 
 ACTIONS = (
@@ -61,3 +62,13 @@ def assert_same_episode(got: Episode, expected: Episode, pixels: bool = True) ->
 def as_float32(action: Action) -> Action:
     touch, lift = (tuple(np.asarray(point, np.float32).tolist()) for point in (action.touch_yx, action.lift_yx))
     return Action(action.kind, touch, lift, action.text)
+
+
+def traced_episode(trace: Trace) -> Episode:
+    """The performed steps of a trace as a demonstration, with pixels."""
+    steps = tuple(
+        Step(trace.screen(step), action, step.elements or (), step.activity, step.notes)
+        for step, action in trace.performed()
+    )
+    heading = trace.heading
+    return Episode(heading.id, heading.subset, heading.goal, steps, heading.device)

@@ -128,7 +128,7 @@ _HOLDER = """
 import sys, time
 from pathlib import Path
 from vlm_agent.training.run_folder.layout import run_lock
-with run_lock(Path(sys.argv[1]), print):
+with run_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -170,7 +170,7 @@ def test_a_lock_of_another_machine_may_not_be_seen_here(folder):
 def test_asking_for_the_status_leaves_the_lock_free(folder):
     (folder.path / "lock").touch()
     read_status(folder.path)
-    with run_lock(folder.path, print):
+    with run_lock(folder.path):
         pass
 
 

@@ -17,8 +17,7 @@ class VlmSettings(RunSettings):
     """`batch_tokens`: tokens per forward pass, padding included; rounding depends on it. None: as many as the GPU has
     memory for (`agent.tokens_at_once`).
 
-    `temperature`: of sampling on phones; 0 is greedy. Draws depend on the run, the task and the step alone; those of
-    `vlm-agent act` differ from command to command.
+    `temperature`: of sampling on phones, whose draws depend on the run, the task and the step alone. 0 is greedy.
     """
 
     SENTENCES: ClassVar[tuple[str, ...]] = IN_TURNS

@@ -119,9 +119,8 @@ def finish(
 ) -> ConversionSummary:
     """Completes a conversion after all tasks of its job array.
 
-    Compares the episodes of every shard with its entry, removes duplicate episodes (the first file keeps them) and
-    writes quarantine and manifest. Screens are not read: `ShardDataset` verifies the checksum of each page that it
-    reads.
+    Compares the number of episodes of every shard with its entry, removes duplicate episodes (the first file keeps
+    them) and writes quarantine and manifest. Screens are not read: `ShardDataset` verifies the checksum of each page.
 
     Raises DatasetError if the folder has no conversion, an input is not converted yet, an input or split file has
     changed, another run is active, or a shard does not match its entry.
@@ -211,7 +210,7 @@ class _Run:
 def write_results(plan: Plan, output: Path, entries: dict[str, Entry]) -> ConversionSummary:
     """Writes the quarantine, then the manifest, whose existence means that the conversion is complete."""
     ordered = [entries[input_.shard] for input_ in plan.inputs]
-    with atomic_write(output / QUARANTINE) as temporary, temporary.open("w", encoding="utf-8") as file:
+    with atomic_write(output / QUARANTINE) as part, part.open("w", encoding="utf-8", errors="backslashreplace") as file:
         for entry in ordered:
             file.writelines(json.dumps(vars(line), ensure_ascii=False) + "\n" for line in entry.quarantine)
     summary = ConversionSummary.of(output, ordered)

@@ -93,7 +93,7 @@ def write_or_verify_plan(output: Path, plan: Plan, update: bool = False) -> None
     }
     content = {"described": plan.identity(), "where": paths}
     job(output).write_or_verify_plan(content, partial(_differences, update=update))
-    if update:
+    if update or job(output).read_plan()["where"] != paths:  # the inputs have moved
         write_checked(job(output).plan_path, content)
 
 
@@ -222,7 +222,8 @@ def without_changed(
 
 
 def _is_touched(input_: Input, output: Path) -> bool:
-    return job(output).entry_path(input_.shard).stat().st_mtime_ns != last_change_ns(input_)
+    changed = last_change_ns(input_)  # some file systems keep whole seconds
+    return job(output).entry_path(input_.shard).stat().st_mtime_ns not in (changed, changed - changed % 10**9)
 
 
 def complete_entries(plan: Plan, output: Path, console: Console) -> dict[str, Entry]:
@@ -302,9 +303,9 @@ class ConversionStatus:
 
     @property
     def state(self) -> str:
-        if self.is_complete:
-            return "complete"
-        return "in progress" if self.waiting else "all files are converted; run vlm-agent convert --finish"
+        if self.waiting:
+            return "in progress"
+        return "complete" if self.is_complete else "all files are converted; run vlm-agent convert --finish"
 
 
 def read_status(output: Path) -> ConversionStatus:

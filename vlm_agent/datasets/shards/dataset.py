@@ -44,9 +44,8 @@ MANIFEST = "manifest.json"
 WORK_FOLDERS = {"convert": ".conversion", "annotate": ".annotation"}
 """Commands that write shards, and the folder of each that holds its plan."""
 
-_REMEDY = "move it away and run the same `vlm-agent convert` again to restore it"
+_REMEDY = "move it away and run the same `vlm-agent convert` or `annotate` again to restore it"
 _REMEDY_OF_INDEX = "move it away and run `vlm-agent convert --finish --output` with this folder to write it again"
-_REMEDY_OF_MANIFEST = "move it away and run the same `vlm-agent convert` or `annotate` again to restore it"
 _EPISODES_AT_ONCE = 64
 
 
@@ -262,7 +261,7 @@ def read_manifest(directory: Path) -> dict:
     path = directory / MANIFEST
     if not path.is_file():
         raise DatasetError(f"{directory} has no {MANIFEST}: {_why_none(directory)}")
-    manifest = read_checked(path, _REMEDY_OF_MANIFEST, _Manifest)
+    manifest = read_checked(path, _REMEDY, _Manifest)
     if (version := manifest["schema_version"]) != VERSION:
         raise DatasetError(f"{path} has schema version {version}, this program reads {VERSION}; convert the data again")
     return manifest
@@ -288,7 +287,7 @@ def title_of(manifest: Mapping) -> str | None:
 def manifest_content(directory: Path) -> bytes:
     """The bytes of the manifest without its checksum. They identify the shards: they have the sha256 of each source
     file. Raises DatasetError where damaged."""
-    return content_of(directory / MANIFEST, _REMEDY_OF_MANIFEST)
+    return content_of(directory / MANIFEST, _REMEDY)
 
 
 def manifest_digest(directory: Path) -> str:

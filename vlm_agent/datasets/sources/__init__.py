@@ -38,9 +38,6 @@ class BadRecord:
     reason: str
     ends_file: bool = False
 
-    def __str__(self) -> str:
-        return f"{self.file}: record {self.record} (at byte {self.offset}): {self.reason}"
-
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:

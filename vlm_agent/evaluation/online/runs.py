@@ -64,8 +64,7 @@ def task_turns(
         # Without address and size, a trace cannot be replayed: actions on a tall picture are not those on the screen.
         can_replay = opened.replay_address is not None and not long_screens
         replay = (opened.replay_address, opened.device.size) if can_replay else (None, None)
-        agent = run if name is None else name
-        heading = Heading(f"{run} {task.name}", task.goal, agent, opened.name, task.subset, *replay)
+        heading = Heading(f"{run} {task.name}", task.goal, name or run, opened.name, task.subset, *replay)
         with TraceWriter(folder, heading) as trace:
             guard = Guard(allow_purchases=allow_purchases, launcher=opened.launcher, reads_pixels=reader is not None)
             device = opened.device

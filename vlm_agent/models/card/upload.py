@@ -74,7 +74,9 @@ def write_upload(run: Path, published: Mapping[str, str], output: Path) -> None:
 
 def _check_named(run: Path, recipe: Recipe, names: Mapping[str, str]) -> None:
     for key, source in recipe.model.sources.items():
-        if source.checkpoint is not None and key not in names and _is_folder(source.checkpoint):
+        if source.checkpoint is None or key in names:
+            continue
+        if Path(source.checkpoint).exists() or not is_hub_name(source.checkpoint):
             raise CheckpointError(
                 f"the adapter of {run} lies on {source.checkpoint}, a folder of this machine, which others cannot "
                 f"load: give the base's name on the hub, --model.{key}.published_as OWNER/NAME, or upload the "
@@ -85,10 +87,6 @@ def _check_named(run: Path, recipe: Recipe, names: Mapping[str, str]) -> None:
             f"the adapter of {run} lies on the run {recipe.model.base}, which others cannot load: upload the "
             "output of vlm-agent merge"
         )
-
-
-def _is_folder(checkpoint: str) -> bool:
-    return Path(checkpoint).exists() or not is_hub_name(checkpoint)
 
 
 def _published(recipe: Recipe, names: Mapping[str, str]) -> Any:

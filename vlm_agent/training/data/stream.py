@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torch.utils.data import Dataset
@@ -90,23 +91,23 @@ class RowOrder:
             for item in items:
                 _tokens(item)
         self.items, self.size, self.seed = items, size, seed
-        self._rows_of = lru_cache(maxsize=2)(self._shuffled)
         self._first_rows = [0]
+        self.__setstate__({})
 
     def __getstate__(self) -> dict:
-        return {key: value for key, value in self.__dict__.items() if key != "_rows_of"}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_rows_of", "_starts_of")}
 
     def __setstate__(self, state: dict) -> None:
         self.__dict__.update(state)
         self._rows_of = lru_cache(maxsize=2)(self._shuffled)
+        self._starts_of = lru_cache(maxsize=2)(lambda turn: [*accumulate(map(len, self._rows_of(turn)), initial=0)])
 
     def row(self, number: int) -> list[tuple[int, int]]:
         """(item, its number in the stream of sentences) for each sentence of row `number`."""
         turn = self._turn_of(number)
-        rows = self._rows_of(turn)
         at = number - self._first_rows[turn]
-        first = turn * len(self.items) + sum(len(row) for row in rows[:at])
-        return [(item, first + place) for place, item in enumerate(rows[at])]
+        first = turn * len(self.items) + self._starts_of(turn)[at]
+        return [(item, first + place) for place, item in enumerate(self._rows_of(turn)[at])]
 
     def rows_in(self, passes: float) -> int:
         """The number of rows of `passes` passes over the items."""

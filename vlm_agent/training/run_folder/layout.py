@@ -26,8 +26,8 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -39,7 +39,7 @@ from safetensors import SafetensorError
 
 from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.errors import RecipeError, TrainingError
-from vlm_agent.files import WITHOUT_LOCKS, atomic_write, file_lock, write_checked
+from vlm_agent.files import atomic_write, file_lock, write_checked
 from vlm_agent.files.jobs import NO_ROOM
 from vlm_agent.models.card.card import write_card
 from vlm_agent.models.run_layout import DIGESTS, EMBEDDED, FINISHED, LOCK, RECIPE_FILE, trained
@@ -166,24 +166,17 @@ def _commit() -> str | None:
 
 
 @contextmanager
-def run_lock(run: Path, say: Callable[[str], None]) -> Iterator[None]:
+def run_lock(run: Path) -> Iterator[None]:
     """Holds the run folder for this process. Only rank 0 calls it, because only rank 0 writes what all ranks share.
 
-    Raises DatasetError, which names host and process of the owner, where another process holds it. Where the file
-    system has no locks, `say` gets a warning and the run starts.
+    Raises DatasetError, which names host and process of the owner, where another process holds it.
     """
     owner = f"process {os.getpid()} on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
     refusal = (
         f"another process is training into {run}; wait for it, or stop it on its machine; its end releases the folder, "
         "also that of a crashed machine once the file server notices"
     )
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(file_lock(run / LOCK, refusal, owner=owner))
-        except OSError as error:
-            if error.errno not in WITHOUT_LOCKS:
-                raise
-            say(f"{run}: the file system has no locks ({error.strerror}); make sure that no other process trains here")
+    with file_lock(run / LOCK, refusal, owner=owner):
         yield
 
 

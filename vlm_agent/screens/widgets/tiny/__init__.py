@@ -124,16 +124,13 @@ def scaled(pixels: np.ndarray, side: int) -> Picture:
 
 def batch(pictures: Sequence[Picture]) -> torch.Tensor:
     """(B, 3, H, W) float32, about -2 to 2, padded with 0 at the bottom and on the right to a common size."""
-    high, wide = (_padded(max(picture.size[axis] for picture in pictures)) for axis in (0, 1))
+    longest = (max(picture.size[axis] for picture in pictures) for axis in (0, 1))
+    high, wide = (-(-length // MULTIPLE) * MULTIPLE for length in longest)
     result = torch.zeros((len(pictures), 3, high, wide)).contiguous(memory_format=torch.channels_last)
     for at, picture in enumerate(pictures):
         values = torch.from_numpy(np.ascontiguousarray(picture.pixels)).permute(2, 0, 1).float()
         result[at, :, : picture.size[0], : picture.size[1]] = (values - 127.5) / 64
     return result
-
-
-def _padded(length: int) -> int:
-    return -(-length // MULTIPLE) * MULTIPLE
 
 
 SIZE_UNIT = 16.0
