@@ -168,8 +168,7 @@ def file_lock(
     When another process holds it: raises DatasetError with the message `refusal`, and the owner where one is known; or,
     with `wait`, calls it with that message and waits for the lock.
 
-    Locks reach across machines only on file systems that support them (NFS 4, Lustre mounted with `flock`). On one
-    that has none, a warning is logged, and the block runs.
+    Locks reach across machines on NFS 4, and on Lustre mounted with `flock`. Without any, a warning is logged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:
@@ -178,21 +177,16 @@ def file_lock(
             fcntl.flock(file, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            holder = file.read().strip()
-            message = f"{refusal} ({holder})" if holder else refusal
+            message = f"{refusal} ({holder})" if (holder := file.read().strip()) else refusal
             if wait is None:
                 raise DatasetError(message) from None
             wait(message)
             fcntl.flock(file, kind)
         except OSError as error:
-            if error.errno not in WITHOUT_LOCKS:
-                raise
-            words = "%s: the file system has no locks (%s); make sure that no other process writes here"
-            logging.getLogger(__name__).warning(words, path.parent, error.strerror)
+            _warn_without_locks(path, error)
         file.truncate(0)
-        if owner is not None:
-            file.write(owner)
-            file.flush()
+        file.write(owner or "")
+        file.flush()
         _held.append(file)
         try:
             yield file
@@ -200,6 +194,13 @@ def file_lock(
             _held.remove(file)
             if owner is not None and not file.closed:
                 file.truncate(0)
+
+
+def _warn_without_locks(path: Path, error: OSError) -> None:
+    if error.errno not in WITHOUT_LOCKS:
+        raise error
+    words = "%s: the file system has no locks (%s); make sure that no other process writes here"
+    logging.getLogger(__name__).warning(words, path.parent, error.strerror)
 
 
 def read_lock(path: Path) -> tuple[bool, str] | None:

@@ -27,7 +27,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -165,8 +165,7 @@ def _commit() -> str | None:
 # One process trains into a folder at a time.
 
 
-@contextmanager
-def run_lock(run: Path) -> Iterator[None]:
+def run_lock(run: Path) -> AbstractContextManager[object]:
     """Holds the run folder for this process. Only rank 0 calls it, because only rank 0 writes what all ranks share.
 
     Raises DatasetError, which names host and process of the owner, where another process holds it.
@@ -176,8 +175,7 @@ def run_lock(run: Path) -> Iterator[None]:
         f"another process is training into {run}; wait for it, or stop it on its machine; its end releases the folder, "
         "also that of a crashed machine once the file server notices"
     )
-    with file_lock(run / LOCK, refusal, owner=owner):
-        yield
+    return file_lock(run / LOCK, refusal, owner=owner)
 
 
 # A full disk, under whichever error the library that writes reports it.
