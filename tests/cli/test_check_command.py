@@ -54,7 +54,7 @@ def test_a_right_pipeline_is_accepted_before_its_data_exist_and_writes_nothing(p
     [
         (CONVERT, ("--inptu", "data"), "convert: unknown option --inptu; did you mean --input?"),
         (CONVERT, ("--input", "absent"), "convert: absent does not exist"),
-        (CONVERT, ("--splits", "absent.json"), "convert: absent.json: cannot read the splits: No such file"),
+        (CONVERT, ("--splits", "absent.json"), "convert: absent.json is missing; name a JSON file"),
         (CONVERT, ("--groups", "absent.json"), "convert: absent.json is missing"),
         (CONVERT, ("--source", "aitx"), "convert: source 'aitx' is unknown"),
         (CONVERT, ("--mixture", "gogle=0.5"), "convert: the mixture names gogle"),

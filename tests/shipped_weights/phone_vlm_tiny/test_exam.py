@@ -123,14 +123,14 @@ def test_walk_accuracy_is_the_strict_score_by_action_type(agent):
     assert kinds == Counter(f"instructed walk: {step.action.name}" for step in steps)
 
     class Knowing:
-        def answer_episode(self, episode):
-            return [SimpleNamespace(action=step.action) for step in episode.steps]
+        def answer_episodes(self, episodes):
+            return [[SimpleNamespace(action=step.action) for step in episode.steps] for episode in episodes]
 
     assert {row["percent"] for row in walk_accuracy(Knowing(), 3).values()} == {100.0}
 
     class Finished:
-        def answer_episode(self, episode):
-            return [SimpleNamespace(action=Action.complete()) for _ in episode.steps]
+        def answer_episodes(self, episodes):
+            return [[SimpleNamespace(action=Action.complete()) for _ in episode.steps] for episode in episodes]
 
     hasty = {name: row for name, row in walk_accuracy(Finished(), 3).items() if name.startswith("instructed")}
     assert hasty.pop("instructed walk: complete")["percent"] == 100
