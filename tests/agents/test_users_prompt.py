@@ -28,7 +28,7 @@ user: |-
 def agent(folder, prompt: str, url: str = "http://localhost:1", **keys):
     path = folder / "prompt.yaml"
     path.write_text(prompt)
-    overrides = {"endpoint": url, "prompt": str(path)} | keys
+    overrides = {"endpoint": url, "prompt": str(path), "calls": str(folder / "calls")} | keys
     return agent_settings("eval/agents/qwen25_mobile_use.yaml", overrides=overrides)
 
 
