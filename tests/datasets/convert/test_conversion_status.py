@@ -1,6 +1,9 @@
 """`vlm-agent status` of a conversion: what is converted, what is damaged, and which tasks have files left."""
 
+import json
+import os
 import time
+from pathlib import Path
 
 import pytest
 from helpers.data.conversions import STEPS, converted, write_files
@@ -61,3 +64,20 @@ def test_a_damaged_entry_is_named(inputs, tmp_path, capsys):
 def test_places_are_written_as_an_array_of_slurm():
     assert _ranges([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
     assert _ranges([3]) == "3"
+
+
+def test_a_complete_conversion_that_lost_a_shard_is_in_progress(inputs, tmp_path, capsys):
+    converted(inputs, output=tmp_path / "out")
+    next((tmp_path / "out").glob("general/*.parquet")).unlink()
+    assert f"{tmp_path / 'out'}: in progress files 3 of 4" in status(tmp_path / "out", capsys)
+
+
+def test_a_bad_record_in_a_folder_whose_name_is_not_utf_8_is_quarantined(inputs, tmp_path):
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    inputs.rename(folder)
+    path = folder / "general-00001-of-00004"
+    path.write_bytes(path.read_bytes()[:200])
+    summary, *_ = converted(folder, output=tmp_path / "out")
+    assert summary.quarantined > 0
+    line = json.loads((tmp_path / "out/quarantine.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    assert line["file"] == str(path)
