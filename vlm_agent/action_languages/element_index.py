@@ -194,7 +194,9 @@ class ElementIndexLanguage(ActionLanguage):
         numbers = _called(called, screen)
         if len(numbers) != 1:
             several = "several elements are" if numbers else "no element is"
-            raise _NotAnActionError(f"{several} called {json.dumps(called, ensure_ascii=False)}; write the id of one")
+            raise _NotAnActionError(
+                f"{several} called {json.dumps(one_line(called), ensure_ascii=False)}; write the id of one"
+            )
         return {**content, "idx": numbers[0]}
 
     def vocabulary(self) -> LanguageVocabulary:
@@ -245,7 +247,7 @@ def _name(element: UiElement) -> str:
 
 def _called(name: str, screen: Screen | None) -> list[int]:
     """The numbers of the elements with a name, in any case of its letters, with entities of HTML or without."""
-    wanted = {one_line(text).casefold() for text in (name, html.unescape(name))}
+    wanted = {one_line(text).casefold() for text in (name, html.unescape(name))} - {""}
     return [number for number, one in enumerate(_elements(screen)) if _name(one).casefold() in wanted]
 
 

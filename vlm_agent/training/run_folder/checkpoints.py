@@ -98,7 +98,7 @@ def resume_point(
 
 def _unlike(checkpoint: Path, identity: Mapping, recipe: Recipe | None) -> str | None:
     """Why a run of this identity cannot resume from the checkpoint; None if it can."""
-    there = read_record(checkpoint)["identity"]
+    there = {key: value for key, value in read_record(checkpoint)["identity"].items() if key not in _MAY_CHANGE}
     if recipe is not None:
         moved = keys_of_folders(checkpoint.parent.parent, recipe.model)
         there = {key: identity.get(key) if key in moved else value for key, value in there.items()}
