@@ -193,9 +193,9 @@ class ElementIndexLanguage(ActionLanguage):
             return content
         numbers = _called(called, screen)
         if len(numbers) != 1:
-            several = "several elements are" if numbers else "no element is"
+            who = "several elements are" if numbers else "no element is"
             raise _NotAnActionError(
-                f"{several} called {json.dumps(one_line(called), ensure_ascii=False)}; write the id of one"
+                f"{who} called {json.dumps(one_line(called), ensure_ascii=False)}; write the id of one"
             )
         return {**content, "idx": numbers[0]}
 
