@@ -193,10 +193,8 @@ class ElementIndexLanguage(ActionLanguage):
             return content
         numbers = _called(called, screen)
         if len(numbers) != 1:
-            who = "several elements are" if numbers else "no element is"
-            raise _NotAnActionError(
-                f"{who} called {json.dumps(one_line(called), ensure_ascii=False)}; write the id of one"
-            )
+            who, called = "several elements are" if numbers else "no element is", one_line(called)
+            raise _NotAnActionError(f"{who} called {json.dumps(called, ensure_ascii=False)}; write the id of one")
         return {**content, "idx": numbers[0]}
 
     def vocabulary(self) -> LanguageVocabulary:
