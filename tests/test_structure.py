@@ -12,9 +12,9 @@ TOOL = ROOT / "tools" / "measure_structure.py"
 
 GREATEST = {
     "first loss: modules": 59,
-    "first loss: lines of these functions": 3_744,
+    "first loss: lines of these functions": 3_742,
     "first verdict: modules": 66,
-    "first verdict: lines of these functions": 4_171,
+    "first verdict: lines of these functions": 4_168,
     "lines of the spine": 66_216,
     "entries at the top of the package": 22,
 }

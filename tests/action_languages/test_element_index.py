@@ -164,11 +164,17 @@ def test_a_name_is_one_that_the_prompt_shows():
     written = [json.loads(BY_NAME.encode(Action.tap((n + 0.5) / 10, 0.5), shown))["idx"] for n in range(4)]
     assert written == [0, 1, 2, 'a <b> "c"']
     assert BY_NAME.decode(_click("text"), shown) is None and BY_NAME.decode(_click(""), shown) is None
+    unnamed = Screen(None, shown.elements[:1])
+    assert [BY_NAME.decode(_click(blank), unnamed) for blank in (" ", "&nbsp;")] == [None, None]
+    BY_NAME.problem('{"action_type": "click", "idx": "\\ud800"}', shown).encode()
     copied = re.search('alt="(a.*?)"', screen_html(shown))[1]
     assert BY_NAME.predicted_box(_click(copied), shown) == shown.elements[3].box
 
 
 def test_the_longest_name_fits_the_limit_even_when_spelt_in_bytes():
+    assert BY_NAME.encode(Action.tap(0.5, 0.5), Screen(None, (UiElement((0.0, 0.0, 1.0, 1.0), '"' * 41),))) != (
+        BY_NAME.encode(Action.tap(0.5, 0.5), Screen(None, (UiElement((0.0, 0.0, 1.0, 1.0), '"' * 40),)))
+    )
     for text in ("x" * 80, "漢" * 26):
         written = BY_NAME.encode(Action.tap(0.5, 0.5), Screen(None, (UiElement((0.0, 0.0, 1.0, 1.0), text),)))
         assert text in written and len(written.encode()) < BY_NAME.max_tokens
@@ -361,6 +367,8 @@ def test_an_action_without_text_fits_the_limit_even_when_spelt_in_bytes():
 
 def test_settings_choose_the_language():
     assert language_settings({"name": "element_index"}).build() == LANGUAGE
+    assert language_settings({"name": "element_index"}).model_dump() == {"name": "element_index"}  # as in older records
+    assert language_settings({"name": "element_index", "names": True}).model_dump()["names"] is True
     assert language_settings({"name": "element_index", "names": True}).build() == BY_NAME
     assert "in quotation marks its text" in BY_NAME.instructions
 

@@ -1,6 +1,8 @@
+import errno
 import gzip
 import hashlib
 import io
+import os
 import struct
 import subprocess
 import sys
@@ -13,8 +15,18 @@ from hypothesis import strategies as st
 
 from vlm_agent.datasets.formats.tfrecord import masked_crc32c, read_records
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import atomic_folder, atomic_write, is_free, read_json, remove_partials, sha256_of, write_json
+from vlm_agent.files import (
+    PARTIAL,
+    atomic_folder,
+    atomic_write,
+    is_free,
+    read_json,
+    remove_partials,
+    sha256_of,
+    write_json,
+)
 from vlm_agent.files.hashing import HashedFile, HashedFiles
+from vlm_agent.files.jobs import Job
 
 
 def _sha256(*contents):
@@ -250,3 +262,20 @@ def test_the_import_leaves_the_umask_of_the_process(tmp_path):
     code = "import os; os.umask(0o027); import vlm_agent.files; print(oct(os.umask(0)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "0o27"
+
+
+def test_without_locks_nothing_of_another_writer_is_removed(tmp_path, monkeypatch):
+    def unsupported(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", unsupported)
+    with atomic_folder(tmp_path / "model") as first:
+        (first / "weights").write_bytes(b"w")
+        with pytest.raises(DatasetError, match="another process writes"), atomic_folder(tmp_path / "model"):
+            pass
+        other = tmp_path / f".table{PARTIAL}"
+        other.write_bytes(b"half")
+        with Job(tmp_path, "an evaluation").locked():
+            pass
+        assert other.exists()
+    assert (tmp_path / "model" / "weights").read_bytes() == b"w"

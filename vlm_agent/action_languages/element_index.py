@@ -30,6 +30,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeGuard
 
+from pydantic import model_serializer
+
 from vlm_agent.action_languages.language import SWIPES, ActionLanguage, LanguageSettings, LanguageVocabulary
 from vlm_agent.episodes import KINDS_WITH_TEXT, Action, Screen, UiElement
 from vlm_agent.geometry import nearest_box, place_of_box
@@ -72,7 +74,7 @@ _POINT_OPENINGS = [_opening(name, "point") + "[" for name in _BY_POINT]
 _POINT_EXAMPLE = _POINT_OPENINGS[0] + "0.250, 0.500]}"
 _ANY_POINT = "0.000, 0.000]}"
 _NUMBERS_IN_VOCABULARY = 100
-_LONGEST_NAME = 80  # bytes
+_LONGEST_NAME = 80  # bytes, as JSON
 
 _START = re.compile(r"""\{(?=\s*+["'}])""")
 _LITERAL = r'"(?:[^"\\]|\\.)*+"' + r"|'(?:[^'\\]|\\.)*+'"
@@ -220,6 +222,10 @@ class ElementIndexSettings(LanguageSettings):
     name: Literal["element_index"] = "element_index"
     names: bool = False
 
+    @model_serializer
+    def _as_before_names(self) -> dict[str, Any]:
+        return {"name": self.name, **({"names": True} if self.names else {})}
+
     def build(self) -> ElementIndexLanguage:
         return ElementIndexLanguage(self.names)
 
@@ -235,7 +241,9 @@ def _nearest(screen: Screen | None, point_yx: tuple[float, float]) -> int | None
 
 def _is_name(value: object) -> TypeGuard[str]:
     """Whether an answer may call an element so: digits alone are a number."""
-    return isinstance(value, str) and 0 < len(value.encode("utf-8", "replace")) <= _LONGEST_NAME and not value.isdigit()
+    if not isinstance(value, str) or not value or value.isdigit():
+        return False
+    return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")) - 2 <= _LONGEST_NAME
 
 
 def _name(element: UiElement) -> str:

@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TextIO
+from weakref import WeakSet
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -96,7 +97,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     refusal = f"another process writes {path}; wait for it, or choose another folder"
     lock = path.with_name(f".{path.name}.lock")
     with file_lock(lock, refusal) as held:
-        if not os.fstat(held.fileno()).st_nlink:  # its owner has just ended and removed it
+        # Its owner has just ended and removed it; or without locks, may still write.
+        if not os.fstat(held.fileno()).st_nlink or (held in UNLOCKED and temporary.exists()):
             raise DatasetError(refusal)
         try:
             if not is_free(path):
@@ -183,7 +185,7 @@ def file_lock(
             wait(message)
             fcntl.flock(file, kind)
         except OSError as error:
-            _warn_without_locks(path, error)
+            _warn_without_locks(file, path, error)
         file.truncate(0)
         file.write(owner or "")
         file.flush()
@@ -196,9 +198,14 @@ def file_lock(
                 file.truncate(0)
 
 
-def _warn_without_locks(path: Path, error: OSError) -> None:
+UNLOCKED = WeakSet[TextIO]()
+"""Files of `file_lock` on file systems without locks: another process may hold them too, so nothing is removed."""
+
+
+def _warn_without_locks(file: TextIO, path: Path, error: OSError) -> None:
     if error.errno not in WITHOUT_LOCKS:
         raise error
+    UNLOCKED.add(file)
     words = "%s: the file system has no locks (%s); make sure that no other process writes here"
     logging.getLogger(__name__).warning(words, path.parent, error.strerror)
 

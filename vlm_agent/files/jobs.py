@@ -8,14 +8,14 @@ import errno
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vlm_agent.errors import DatasetError, UserError
-from vlm_agent.files import PARTIAL, file_lock, parsing, read_checked, remove_partials, write_checked
+from vlm_agent.files import PARTIAL, UNLOCKED, file_lock, parsing, read_checked, remove_partials, write_checked
 from vlm_agent.files.console import Progress
 
 if TYPE_CHECKING:
@@ -168,14 +168,11 @@ class Job:
         DatasetError where another process holds the folder, and in place of an OSError of `NO_ROOM` in the block.
         """
         try:
-            with file_lock(self.folder / self.lock, self.refusal, shared):
-                try:
-                    if not shared:
-                        remove_partials(self.folder)
-                    yield
-                finally:
-                    if not shared:
-                        remove_partials(self.folder)
+            with file_lock(self.folder / self.lock, self.refusal, shared) as held, ExitStack() as stack:
+                if not shared and held not in UNLOCKED:
+                    remove_partials(self.folder)
+                    stack.callback(remove_partials, self.folder)
+                yield
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise

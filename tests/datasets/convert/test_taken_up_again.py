@@ -11,8 +11,8 @@ from helpers.data.conversions import command, converted, tree, write_files
 from helpers.data.made_episodes import made_episode
 
 from vlm_agent.cli import FAILED, OK, QUARANTINED, main
-from vlm_agent.datasets.convert import convert, finish
-from vlm_agent.datasets.convert.folder import job
+from vlm_agent.datasets.convert import check_conversion, convert, finish
+from vlm_agent.datasets.convert.folder import Options, job
 from vlm_agent.datasets.sources.aitw import write_episodes
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import read_checked
@@ -166,6 +166,8 @@ def test_inputs_may_lie_elsewhere_the_second_time(source, tmp_path):
     converted(source, output=tmp_path / "out")
     contents = tree(tmp_path / "out")
     shutil.move(source, tmp_path / "moved")
+    check_conversion("aitw", [tmp_path / "moved"], tmp_path / "out", Options())
+    assert tree(tmp_path / "out") == contents
     converted(tmp_path / "moved", output=tmp_path / "out")
     moved = tree(tmp_path / "out")
     assert {name for name in contents if moved[name] != contents[name]} == {".conversion/plan.json"}

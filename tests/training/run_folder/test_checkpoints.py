@@ -431,3 +431,12 @@ def test_the_same_data_may_lie_in_another_folder(tmp_path):
     for key in ("shards", "features", "chats"):
         moved = recipe.model_copy(update={"data": recipe.data.model_copy(update={key: "elsewhere"})})
         assert identity_of(moved, "data", 1) == identity_of(recipe, "data", 1), key
+
+
+def test_a_checkpoint_that_records_where_its_chats_were_is_resumed(tmp_path):
+    recipe = Recipe(**tiny.recipe(tmp_path / "shards", tmp_path / "run"))
+    now = identity_of(recipe, "data", 1)
+    (tmp_path / "checkpoint-3").mkdir()
+    (tmp_path / "checkpoint-3" / "weights").write_bytes(b"w")
+    seal(tmp_path / "checkpoint-3", 3, 12, now | {"data.chats": "before"}, None)
+    assert resume_point(tmp_path, now, print, recipe) == tmp_path / "checkpoint-3"

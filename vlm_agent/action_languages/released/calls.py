@@ -165,16 +165,12 @@ class ScaleCuaSettings(PixelSettings):
     )
 
 
-def _aguvis_call(answer: str) -> Call | None:
-    return call(answer[answer.rfind("\n") + 1 :], ESCAPED)
-
-
 class AguvisSettings(DisputedSettings):
     """Aguvis, fractions with four decimals; the last line is the action."""
 
     name: Literal["aguvis"] = "aguvis"
     FORM: ClassVar[Form] = Form(
-        _aguvis_call,
+        lambda answer: call(answer[answer.rfind("\n") + 1 :], ESCAPED),
         {
             "pyautogui.click": touch_xy("tap"),
             "mobile.long_press": touch_xy("long_press"),

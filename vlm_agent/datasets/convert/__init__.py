@@ -104,7 +104,7 @@ def check_conversion(
     read_splits(options.splits)
     job(output).check_folder()
     if job(output).plan_path.exists() and not update:
-        write_or_verify_plan(output, plan)
+        write_or_verify_plan(output, plan, moves=False)
     return plan.inputs
 
 

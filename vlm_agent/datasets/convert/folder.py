@@ -81,11 +81,11 @@ def job(output: Path) -> ShardJob:
     return ShardJob.of(output, "a conversion", WORK)
 
 
-def write_or_verify_plan(output: Path, plan: Plan, update: bool = False) -> None:
+def write_or_verify_plan(output: Path, plan: Plan, update: bool = False, moves: bool = True) -> None:
     """Writes the plan to `output`, or compares it with the existing plan.
 
     Raises DatasetError with the differences if they are not equal. With `update`, inputs may be new or of another size;
-    the plan is then written anew.
+    the plan is then written anew. `moves`: where inputs lie is written, too, if some are no longer where they were.
     """
     paths = {
         "splits": [str(path.absolute()) for path in plan.options.splits],
@@ -93,7 +93,7 @@ def write_or_verify_plan(output: Path, plan: Plan, update: bool = False) -> None
     }
     content = {"described": plan.identity(), "where": paths}
     job(output).write_or_verify_plan(content, partial(_differences, update=update))
-    if update or job(output).read_plan()["where"] != paths:  # the inputs have moved
+    if update or (moves and not all(path.exists() for input_ in read_plan(output).inputs for path in input_.files)):
         write_checked(job(output).plan_path, content)
 
 

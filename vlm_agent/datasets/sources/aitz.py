@@ -84,12 +84,8 @@ def _inputs(paths: Sequence[Path]) -> list[Input]:
     for (split, subset), group in groups.items():
         group.sort(key=lambda path: path.name)
         stem = subset if split is None else f"{split}-{subset}"
-        inputs += inputs_of_episodes(group, stem, subset, _screens_of)
+        inputs += inputs_of_episodes(group, stem, subset, lambda path: sorted(path.parent.glob(f"{path.stem}_*.png")))
     return inputs
-
-
-def _screens_of(path: Path) -> list[Path]:
-    return sorted(path.parent.glob(f"{path.stem}_*.png"))
 
 
 def _read(input_: Input, files: HashedFiles) -> Iterator[EpisodeStep | BadRecord]:

@@ -69,7 +69,7 @@ def episode_turns(
     judged: list[bool | None] = [False]
 
     def look(_: ProposedStep) -> bool:
-        if True not in judged:
+        if True not in judged and judged[-2:] != [None, None]:
             judged.append(_judged(task, opened.device))
         return False
 

@@ -80,7 +80,7 @@ def _of_prompts(agent: Contestant, file: Path, stages: Stages) -> str:
     sample = chosen[:SAMPLE]
     shards = stages.layout.shards_at(agent.scale)
     with TemporaryDirectory() as folder:  # of what the agent keeps
-        overrides = agent.unstarted_server | agent.agent_overrides(Path(folder), shards, stages.sizes)
+        overrides = agent.agent_overrides(Path(folder), shards, stages.sizes)
         prompted = agent_settings(str(find_shipped(file)), overrides=overrides).in_output(Path(folder)).load()
         if not isinstance(prompted, ServedAgent):
             return "-"

@@ -202,8 +202,7 @@ def _agents(stages: Stages) -> Iterator[tuple[Job, dict[str, Any]]]:
         job = Job(stages.layout.output / "plans" / key, f"the agent {key} of a comparison")
         files = {_FILES: _contents(agent.recipe, agent.agent)}
         if agent.agent is not None:  # a mistake in its keys must not become part of a plan
-            overrides = agent.unstarted_server | stages.overrides_of(agent)
-            agent_settings(str(find_shipped(agent.agent)), overrides=overrides)
+            agent_settings(str(find_shipped(agent.agent)), overrides=stages.overrides_of(agent))
         yield job, agent.model_dump(mode="json", exclude=_SHOWN) | files
 
 

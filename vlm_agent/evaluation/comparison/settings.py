@@ -88,14 +88,11 @@ class Contestant(Section):
     def is_prompted(self) -> bool:
         return self.agent is not None
 
-    @property
-    def unstarted_server(self) -> dict[str, str]:
-        """Stands for the server that the comparison starts, which an agent file need not name."""
-        return {"endpoint": "http://localhost/v1", "model": SERVED} if self.served else {}
-
     def agent_overrides(self, output: Path, shards: Path, sizes: Sizes) -> dict[str, Any]:
-        """The keys of the agent file that differ in the comparison in `output`, by dotted key."""
-        return filled(self.overrides | sizes.prompted, {"{output}": output, "{shards}": shards})
+        """The keys of the agent file that differ in the comparison in `output`, by dotted key. Of a served agent, which
+        need not name a server, one stands for that of the comparison until it is started."""
+        server = {"endpoint": "http://localhost/v1", "model": SERVED} if self.served else {}
+        return server | filled(self.overrides | sizes.prompted, {"{output}": output, "{shards}": shards})
 
 
 class Served(Section):

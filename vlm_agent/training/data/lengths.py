@@ -172,7 +172,7 @@ def _warn_unwritable(path: Path, error: OSError) -> None:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Waits while another process holds the lock, but not for ever. Raises OSError where locks do not exist."""
+    """Waits while another process holds the lock, but not for ever."""
     with ExitStack() as stack:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
