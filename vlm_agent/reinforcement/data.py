@@ -111,8 +111,10 @@ class RolloutData(DataModule):
                 f"reinforcement.samples: {played.method} compares the samples of a task, and all advantages of 1 "
                 "sample are zero; use 8"
             )
-        if played.all_fail == "demonstration" and UsedNotes(self.recipe.data.notes).learned_names:
-            raise RecipeError("reinforcement.all_fail: demonstrations of phones have no notes to learn; use none")
+        if UsedNotes(self.recipe.data.notes).learned_names:
+            for key, none in (("all_fail", "none"), ("demonstrations", 0)):
+                if getattr(played, key) != none:
+                    raise RecipeError(f"reinforcement.{key}: demonstrations have no notes to learn; use {none}")
         self._check_base()
         if played.task_set != "simulated":
             raise RecipeError(f"reinforcement.task_set: {played.task_set!r} cannot be practised; use simulated")
@@ -165,6 +167,9 @@ class RolloutStream:
             rollouts = played.played(digest_of(engine.model) if is_new else None, player)
         playing = time.monotonic() - started
         sentences, groups = self._learned(rollouts, agent)
+        for task in played.demonstrated():
+            sentences += _demonstration(task, agent)
+            groups["demonstrations"] += 1
         figures = played.score(rollouts, groups)
         refuse_idle_rounds(played)
         rows = dealt(sentences, data.played.updates * data.rows_per_step, f"{played.sampling_seed}/rows")

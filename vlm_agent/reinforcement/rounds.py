@@ -48,6 +48,15 @@ def practised_templates(recipe: ReinforcementRecipe) -> list[Template]:
     return left
 
 
+def practised_share(success: float) -> float:
+    """Rollouts of a task can be compared where some of them succeed."""
+    return success * (1 - success)
+
+
+def demonstrated_share(success: float) -> float:
+    return 1 - success
+
+
 @dataclass(frozen=True)
 class Round:
     """Round `number`, from 0, in the run folder `run`."""
@@ -82,22 +91,30 @@ class Round:
 
     def tasks(self) -> list[str]:
         """The tasks of the round, SUBSET/SPLIT/SEED."""
-        templates = practised_templates(self.recipe)
-        weights = self._weights([template.name for template in templates])
-        return [self._task(number, templates, weights) for number in range(self.recipe.tasks)]
+        return self._tasks(range(self.recipe.tasks), practised_share)
 
-    def _weights(self, names: Sequence[str]) -> list[float]:
+    def demonstrated(self) -> list[str]:
+        """The further tasks whose demonstrations are learned in the round."""
+        played = self.recipe.tasks
+        return self._tasks(range(played, played + self.recipe.demonstrations), demonstrated_share)
+
+    def _tasks(self, numbers: Sequence[int], share: Callable[[float], float]) -> list[str]:
+        templates = practised_templates(self.recipe)
+        weights = self._weights([template.name for template in templates], share)
+        return [self._task(number, templates, weights) for number in numbers]
+
+    def _weights(self, names: Sequence[str], share: Callable[[float], float]) -> list[float]:
+        """In proportion to the share of the success of each template, and with a floor."""
         if self.recipe.curriculum == "uniform":
             return [1.0] * len(names)
-        # One success and one failure more than there were: a template without a rollout is drawn most often.
+        # One success and one failure more than there were: a template without a rollout is practised most often.
         successes, rollouts = Counter[str](), Counter[str]()
         for age, earlier in enumerate(self.earlier()):
             for name, (won, played) in earlier.scores()["templates"].items():
                 successes[name] += won * FORGETTING**age
                 rollouts[name] += played * FORGETTING**age
-        shares = [(successes[name] + 1) / (rollouts[name] + 2) for name in names]
-        variances = [share * (1 - share) for share in shares]
-        return [FLOOR / len(names) + (1 - FLOOR) * one / sum(variances) for one in variances]
+        shares = [share((successes[name] + 1) / (rollouts[name] + 2)) for name in names]
+        return [FLOOR / len(names) + (1 - FLOOR) * one / sum(shares) for one in shares]
 
     def _task(self, number: int, templates: Sequence[Template], weights: Sequence[float]) -> str:
         rng = random.Random(f"reinforcement {self.seed} {self.number} {number}")  # noqa: S311 (no secret)
@@ -132,8 +149,8 @@ class Round:
         path = self.folder / "plan.json"
         if policy is None:
             plan = read_checked(path, REPLAY)
-            for key, value in self.settings().items():
-                if (played := plan["settings"].get(key)) != value:
+            for key, played in plan["settings"].items():
+                if self.settings().get(key) != played:
                     before = f"reinforcement.{key} was {played} when round {self.number + 1} was played"
                     raise TrainingError(f"{before}: restore it until the updates of that round are made, or {REPLAY}")
             return list(plan["tasks"])
