@@ -4,7 +4,7 @@ import json
 import random
 from contextlib import suppress
 from dataclasses import replace
-from itertools import count
+from itertools import count, pairwise
 
 import numpy as np
 import pytest
@@ -26,6 +26,7 @@ from vlm_agent.episodes import Action, ActionKind, Screen, UiElement, recorded_s
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import read_predictions
 from vlm_agent.screens.seen import Part
+from vlm_agent.simulator.demonstrations import simulated_tasks
 
 BACK = Part(0, "button", (0.0, 0.0, 0.1, 0.2), meaning="back")
 FIELD = Part(1, "edit_text", (0.2, 0.0, 0.1, 1.0), "Search")
@@ -442,6 +443,34 @@ def test_an_element_whose_text_does_not_name_it_alone_is_taught_by_its_number(tm
     ours = agent("http://a:1", tmp_path, KnownScreens(understood(BACK, replace(FIELD, text=text), WIFI)))
     shown = ours.show(Screen(pixels(0)))
     assert json.loads(reply_of(Action.tap(0.25, 0.5), shown))["element"] == 1
+
+
+def test_some_chats_repair_a_reply_in_the_words_that_the_agent_uses(tmp_path):
+    """The wrong reply is that of the step before, and the chat before it has the same right one."""
+    settings = {"model": "llm", "screen": "html", "attempts": 1}
+    written = VisionTaskerSettings(endpoint="http://a:1", calls=str(tmp_path / "chats"), **settings)
+    tasks = simulated_tasks(20, 0, "train")
+    chats = [chat for task in tasks for chat in written.chats([task.demonstration()])]
+    repairs = [(before, chat) for before, chat in pairwise(chats) if len(chat) == 5]
+    assert 0.03 < len(repairs) / len(chats) < 0.25
+    for before, chat in repairs:
+        assert chat[:2] == before[:2] and chat[-1] == before[-1] and chat[2]["content"] != chat[-1]["content"]
+
+    repaired = repairs[0][1]
+    episode = next(task.demonstration() for task in tasks if f"Task: {task.goal}\n" in repaired[1]["content"])
+    model, history = Model(), []
+    with serving(model) as (url, _):
+        ours = VisionTaskerSettings(endpoint=url, calls=str(tmp_path / "calls"), **settings).load()
+        for number, step in enumerate(episode.steps):
+            screen = recorded_screen(episode, number)
+            text = reply_of(step.action, ours.show(screen))
+            if text is None:
+                continue
+            is_it = text == repaired[-1]["content"]
+            model.replies = [*model.replies[: len(model.asked)], *([repaired[2]["content"]] if is_it else []), text]
+            answer = ours.act(episode.goal, history, screen)
+            history.append(Turn(screen, answer, step.action, answer.notes))
+    assert repaired[:-1] in model.asked
 
 
 def test_a_reply_that_taps_a_field_and_types_announces_the_text(tmp_path):

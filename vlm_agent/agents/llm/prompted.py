@@ -242,12 +242,18 @@ class RepairedCalls:
         try:
             return read(text)
         except UnreadReplyError as error:
-            request = self.prompts.fill("repair", reason=str(error))
+            again = asked_again(self.prompts, messages, text, error)
         self.repaired += counts
-        again = [*messages, assistant(sendable(text)), user(request)]
         text = self.replies.ask(again, self.max_tokens, typical, tokens, counts, kind)
         try:
             return read(text)
         except UnreadReplyError as error:
             error.text = text
             raise
+
+
+def asked_again(
+    prompts: PromptFile, messages: Sequence[dict[str, Any]], text: str, error: UnreadReplyError
+) -> list[dict[str, Any]]:
+    """The messages after a reply `text` that could not be read."""
+    return [*messages, assistant(sendable(text)), user(prompts.fill("repair", reason=str(error)))]

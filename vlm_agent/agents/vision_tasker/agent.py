@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from vlm_agent.agents.agent import Answer, Diagnostics, Turn, Usage
 from vlm_agent.agents.chats import Chat, chat_of
-from vlm_agent.agents.llm.prompted import PromptedAgent, RepairedCalls, Replies
+from vlm_agent.agents.llm.prompted import PromptedAgent, RepairedCalls, Replies, asked_again
 from vlm_agent.agents.llm.prompts import numbered_lines, system, user
 from vlm_agent.agents.llm.replies import UnreadReplyError
 from vlm_agent.agents.read_screens import ScreenReader
@@ -40,6 +40,9 @@ _TYPICAL, _TOKENS = '{"action": "stop", "result": "done"}', 15
 """A reply for estimates, and its tokens."""
 
 _NO_COST = Usage(0, 0, 0, 0.0)
+
+REPAIRED = 0.5
+"""The share of steps for which chats show how to repair a reply."""
 
 
 class Example(Protocol):
@@ -164,12 +167,14 @@ def _example(prompts: VisionTaskerPrompts, example: Example) -> str:
 
 
 def chats_of(agent: "VisionTaskerAgent", episodes: Iterable[Episode], demonstrated: float = 0.0) -> Iterator[Chat]:
-    """A chat for each step that can be named. `demonstrated`: the share of episodes whose prompts have the agent's
+    """A chat for each step that can be named, and for a share of steps another one, in which the reply of the last step
+    was wrong and the agent is asked again. `demonstrated`: the share of episodes whose prompts have the agent's
     demonstration, 0 to 1."""
     for episode in episodes:
-        nearest = agent.nearest if _place(episode) < demonstrated else None
+        nearest = agent.nearest if _place(f"demonstration {episode.id}") < demonstrated else None
         example = None if nearest is None else nearest(episode.goal)
         history: list[Turn] = []
+        last = None
         for number, step in enumerate(episode.steps):
             screen = recorded_screen(episode, number)
             if history:
@@ -180,15 +185,29 @@ def chats_of(agent: "VisionTaskerAgent", episodes: Iterable[Episode], demonstrat
             if reply is not None:
                 try:
                     answer = agent.read(reply, shown)
-                    yield chat_of(agent.messages(episode.goal, history, shown, example), reply)
+                    messages = agent.messages(episode.goal, history, shown, example)
+                    yield chat_of(messages, reply)
+                    if last is not None and _place(f"repair {episode.id} {number}") < REPAIRED:
+                        yield from _repaired(agent, messages, shown, last, reply)
                 except UnreadReplyError:  # the element is covered by others, so its number cannot be touched
                     reply = None
+            last = reply
             history.append(Turn(screen, answer, step.action, answer.notes))
 
 
-def _place(episode: Episode) -> float:
-    """In [0, 1), uniform over ids: the same for an episode whichever others are read beside it."""
-    digest = hashlib.sha256(f"demonstration {episode.id}".encode()).digest()
+def _repaired(
+    agent: VisionTaskerAgent, messages: list[dict[str, Any]], shown: ShownScreen, wrong: str, reply: str
+) -> Iterator[Chat]:
+    """The chat in which `wrong` was the first reply; none where it can be read."""
+    try:
+        agent.read(wrong, shown)
+    except UnreadReplyError as error:
+        yield chat_of(asked_again(agent.prompts, messages, wrong, error), reply)
+
+
+def _place(name: str) -> float:
+    """In [0, 1), uniform over names: the same whichever others are read beside it."""
+    digest = hashlib.sha256(name.encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
 
 
