@@ -167,6 +167,13 @@ def test_missing_texts_are_accepted_only_when_asked(shards, whole, tmp_path):
     assert not (output / "failed.jsonl").exists()
 
 
+def test_thoughts_alone_are_written_for_screens_without_a_description(shards, server, tmp_path):
+    url, requests = server
+    assert main(words(shards, url, tmp_path / "out", "--texts", "think")) == 0
+    assert {kind(request.body) for request in requests} == {"think"}
+    assert all(step.notes["think"] for episode in ShardDataset(tmp_path / "out") for step in episode.steps)
+
+
 def test_a_reply_without_text_is_listed(shards, tmp_path, capsys):
     with serving(lambda _, body: Reply("  \n\x00")) as (url, _):
         assert main(words(shards, url, tmp_path / "out", "--limit", 1)) == FAILED

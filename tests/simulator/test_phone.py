@@ -11,7 +11,9 @@ from benchmarks.simulated_phone import random_action
 from vlm_agent.episodes import Action
 from vlm_agent.errors import UserError
 from vlm_agent.simulator import SimulatedPhone
+from vlm_agent.simulator.apps.browser import SHOPS, Browser
 from vlm_agent.simulator.apps.shop import ShopApp
+from vlm_agent.simulator.apps.store import Store
 from vlm_agent.simulator.drawing.icons import element_type
 from vlm_agent.simulator.words import APPS, PRODUCTS, STORE_APPS
 
@@ -85,6 +87,32 @@ def test_recents_shows_the_apps_that_were_opened():
     by_action.perform(Action.recents())
     assert by_action.activity == "org.launcher/.Recents"
     np.testing.assert_array_equal(by_action.screenshot(), by_button.screenshot())
+
+
+def test_an_uninstalled_app_leaves_the_recent_apps():
+    phone = SimulatedPhone(3)
+    name = next(name for name in STORE_APPS if name in phone.installed)
+    phone.open(name)
+    phone.open("Store")
+    store = phone.the(Store)
+    store.show(name)
+    store.uninstall(name)
+    assert phone.recents == ["Store"]
+
+
+def test_back_from_a_web_shop_to_another_shows_the_first_one_again():
+    phone = SimulatedPhone(5)
+    phone.open("Browser")
+    browser = phone.the(Browser)
+    first, second = list(SHOPS)[:2]
+    for site in (first, second):
+        browser.visit(site)
+    phone.changed()
+    assert browser.shop.name == second
+    phone.press_back()
+    phone.changed()
+    assert browser.shop.name == first
+    assert f"{first.lower()}.com" in {element.text for element in phone.elements()}
 
 
 @pytest.mark.parametrize("action", [Action.wait(), Action.long_press(0.4, 0.4), Action.answer("three")])

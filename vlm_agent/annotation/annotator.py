@@ -146,7 +146,7 @@ class Annotator:
         self._wait_for("screen", steps[number : number + 1])
         actions = [_action_text(episode.steps[at], steps[at]) for at in range(number + 1)]
         messages = self.prompts.think(
-            episode.goal, actions[:-1], episode.steps[number], steps[number].notes["screen"], actions[-1]
+            episode.goal, actions[:-1], episode.steps[number], steps[number].notes.get("screen", ""), actions[-1]
         )
         return self._reply("think", messages), "model"
 

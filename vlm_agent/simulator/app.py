@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.drawing.page import Page, draw_page
+from vlm_agent.simulator.drawing.widgets import Field
 
 if TYPE_CHECKING:
     from vlm_agent.simulator.phone import SimulatedPhone
@@ -91,6 +92,10 @@ class App:
             return False
         self.pop()
         return True
+
+    def field(self, key: str, hint: str, **look: Any) -> Field:
+        """A text field of this app that opens the keyboard."""
+        return Field(key, hint, self.fields.get(key, ""), self.phone.focus == key, lambda: self.focus(key), **look)
 
     def focus(self, key: str) -> None:
         """Open the keyboard for a field. The first typed text replaces the content, as if it were selected."""

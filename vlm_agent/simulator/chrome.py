@@ -80,7 +80,7 @@ def _letter(
 ) -> None:
     hit = canvas.rect(x + 1, y, wide - 2, tall - 5, colour, 3)
     aim = canvas.text(x + wide / 2, y + tall / 2 - 2, letter, 12.5, align=0.5, note=False)
-    canvas.target(f"system:{letter}", hit, aim, lambda: phone.type_more(letter))
+    canvas.target(f"system:{letter}", hit, aim, lambda: phone.type_text(letter))
 
 
 def _specials(canvas: Canvas, phone: "SimulatedPhone", top: float, wide: float, tall: float, key: Colour) -> None:
@@ -93,7 +93,7 @@ def _specials(canvas: Canvas, phone: "SimulatedPhone", top: float, wide: float, 
         box = canvas.glyph(glyph, x, y, 14)
         canvas.target(f"system:{glyph}", box, box, on_tap)
     space = canvas.rect(2.7 * wide, top + 3 * tall + 2, 4.6 * wide, tall - 9, key, 4)
-    canvas.target("system:space", space, space, lambda: phone.type_more(" "))
+    canvas.target("system:space", space, space, lambda: phone.type_text(" "))
     hit = canvas.rect(canvas.w - 1.35 * wide - 6, fourth - 12, 26, 24, canvas.theme.accent, 12)
     ink = (20, 22, 26) if canvas.theme.dark else (255, 255, 255)
     canvas.widget("button", hit)

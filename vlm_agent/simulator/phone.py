@@ -296,10 +296,6 @@ class SimulatedPhone:
         app.route.scroll = 0.0
         app.typed(self.focus)
 
-    def type_more(self, letter: str) -> None:
-        """Type one key of the keyboard."""
-        self.type_text(letter)
-
     def erase(self) -> None:
         """Delete the last character of the focused field."""
         if self.focus is not None:

@@ -1,12 +1,17 @@
 """The connection is cut at random moments: no action runs twice, and no action counted as done is missing."""
 
+import json
+from functools import partial
+
 import numpy as np
 import pytest
 from helpers.phones.adb_servers import MISSING, PROGRAMS, AdbServer
 from helpers.phones.cutting_proxy import CuttingProxy
 
+from vlm_agent.devices.adb import task_set
 from vlm_agent.devices.adb.phone import AdbPhone
 from vlm_agent.devices.errors import ActionInDoubtError, DeviceLostError
+from vlm_agent.devices.task_sets import read_task_set
 from vlm_agent.episodes import Action
 from vlm_agent.simulator import SimulatedPhone
 from vlm_agent.simulator.adb_daemon import Handset, PhoneServer
@@ -57,6 +62,21 @@ def test_an_unacknowledged_action_is_in_doubt_and_not_repeated(one_adb):
         with pytest.raises(DeviceLostError, match="No action was in progress"), phone:
             phone.screenshot()
     assert len(handset.actions) == 1
+
+
+def test_a_reset_of_a_task_is_not_repeated_either(one_adb, tmp_path, monkeypatch):
+    monkeypatch.setattr(task_set, "AdbPhone", partial(AdbPhone, settle_interval=0.0, patience=0.2))
+    handset = Handset(SimulatedPhone(7))
+    with PhoneServer(handset) as server, CuttingProxy(server.port, None) as cable:
+        goal = {"goal": "Go home", "reset": [["input", "text", "abc"]], "judge": ["pm", "path", "org.chess"]}
+        path = tmp_path / "goals.yaml"
+        path.write_text(json.dumps({"task_set": "adb", "serial": cable.serial, "goals": [goal]}))
+        (task,) = read_task_set(str(path)).tasks(1, 0, "test")
+        perform = handset.perform
+        handset.perform = lambda action: (perform(action), cable.unplug())
+        with pytest.raises(ActionInDoubtError, match="input text"), task.open():
+            pass
+    assert list(handset.actions) == [Action.type_text("abc")]
 
 
 def pixel_middle(phone: SimulatedPhone, *point_yx: float) -> tuple[float, ...]:

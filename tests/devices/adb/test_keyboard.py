@@ -2,6 +2,7 @@
 
 import pytest
 
+from vlm_agent.devices.adb.keyboard import Keyboard
 from vlm_agent.devices.adb.phone import AdbPhone
 from vlm_agent.devices.android import UNICODE_KEYBOARD
 from vlm_agent.devices.errors import DeviceLostError, RefusedError, UntypableTextError
@@ -89,6 +90,20 @@ def test_a_keyboard_that_stays_is_named_at_the_end(one_adb, served, caplog, befo
     (reply,) = caplog.messages
     assert f"ADBKeyBoard may still be the keyboard of {served.serial}" in reply
     assert "shell ime reset" in reply
+
+
+@pytest.mark.parametrize("error", [DeviceLostError("it went away"), KeyboardInterrupt()])
+def test_a_keyboard_that_may_stay_selected_is_named_although_the_phone_was_never_opened(
+    one_adb, served, caplog, monkeypatch, error
+):
+    def fail(_):
+        raise error
+
+    monkeypatch.setattr(Keyboard, "_is_selected", fail)
+    with pytest.raises(type(error)):
+        AdbPhone(served.serial, **QUICK)
+    assert served.handset.keyboard == UNICODE_KEYBOARD
+    assert "ADBKeyBoard may still be the keyboard" in caplog.text
 
 
 def test_a_keyboard_that_stays_on_a_lost_phone_is_named(one_adb, served, caplog):

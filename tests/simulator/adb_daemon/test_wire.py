@@ -3,6 +3,7 @@
 import io
 import random
 import socket
+import threading
 
 import pytest
 
@@ -10,6 +11,7 @@ from vlm_agent.errors import UserError
 from vlm_agent.simulator import SimulatedPhone
 from vlm_agent.simulator.adb_daemon import Handset, PhoneServer
 from vlm_agent.simulator.adb_daemon.connection import Connection
+from vlm_agent.simulator.adb_daemon.files import Files, SyncService
 from vlm_agent.simulator.adb_daemon.wire import (
     AUTH,
     AUTH_TOKEN,
@@ -170,6 +172,13 @@ def test_a_sync_request_out_of_order_fails_and_ends_the_stream(served, request_)
         answers = [peer.hear() for _ in range(3)]
     assert {answer.command for answer in answers} == {OKAY, WRTE, CLSE}
     assert next(answer for answer in answers if answer.command == WRTE).payload.startswith(b"FAIL")
+
+
+def test_a_file_whose_mode_is_a_number_of_5000_digits_is_received():
+    sync = SyncService(Files(), threading.RLock())
+    request = b"/sdcard/a," + b"7" * 5000
+    assert sync.take(b"SEND" + len(request).to_bytes(4, "little") + request) == b""
+    assert not sync.finished
 
 
 def test_files_that_would_fill_the_memory_are_refused(served, monkeypatch):

@@ -108,10 +108,6 @@ class ProposedStep:
     elements: tuple[UiElement, ...] | None = None
 
 
-def never_stop(_: ProposedStep) -> bool:
-    return False
-
-
 def act(
     agent: Agent,
     device: Device,
@@ -119,7 +115,7 @@ def act(
     trace: Trace,
     guard: Guard,
     limits: Limits = Limits(),
-    watch: Callable[[ProposedStep], bool] = never_stop,
+    watch: Callable[[ProposedStep], bool] = lambda _: False,
     warn: Callable[[str], None] = _LOG.warning,
 ) -> Ending:
     """Runs the agent on the device and writes every step to the trace.

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from vlm_agent.devices.adb.link import AdbLink, Success, Words, command_line
 from vlm_agent.devices.android import KEYBOARD_BROADCAST, UNICODE_KEYBOARD
-from vlm_agent.devices.errors import ActionInDoubtError, RefusedError, UntypableTextError
+from vlm_agent.devices.errors import ActionInDoubtError, DeviceLostError, RefusedError, UntypableTextError
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,10 +45,10 @@ class Keyboard:
         if UNICODE_KEYBOARD not in keyboards:
             return
         before, self._remedy = self._answer(_CURRENT), _ENABLE
+        self._before = before if before in keyboards else ""
         self._is_ours = self._select()
-        if self._is_ours:
-            self._before = before if before in keyboards else ""
-        else:
+        if not self._is_ours:
+            self._before = None
             self._warn_of_ascii()
 
     def type(self, text: str) -> None:
@@ -73,7 +73,7 @@ class Keyboard:
             return
         stays = True
         if not is_lost:
-            with suppress(ActionInDoubtError):
+            with suppress(ActionInDoubtError, DeviceLostError):
                 # Sent once: closing waits for no lost phone. The setting decides, not the words of `ime`.
                 with suppress(RefusedError):
                     self._link.do(("ime", "set", before) if before else ("ime", "reset"))

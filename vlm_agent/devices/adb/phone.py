@@ -32,7 +32,7 @@ from vlm_agent.devices.adb.apps import (
 from vlm_agent.devices.adb.display import Display, read_picture
 from vlm_agent.devices.adb.elements import COMMANDS, read_elements
 from vlm_agent.devices.adb.keyboard import Keyboard
-from vlm_agent.devices.adb.link import AdbLink, ShellResult, Words
+from vlm_agent.devices.adb.link import ANY_OUTPUT, AdbLink, ShellResult, Words
 from vlm_agent.devices.errors import DeviceError, DeviceLostError, LockedError, RefusedError
 from vlm_agent.episodes import Action, ActionKind, UiElement
 
@@ -78,7 +78,8 @@ class AdbPhone:
             self._display = Display(self._link)
             if selects_keyboard:
                 self._keyboard.select()
-        except DeviceError:
+        except BaseException:
+            self._keyboard.restore(is_lost=True)
             self._link.close()
             raise
 
@@ -153,6 +154,10 @@ class AdbPhone:
     def ask(self, *words: str) -> str:
         """The output of a command without side effects. Raises RefusedError if it fails."""
         return self._link.ask(words).decode(errors="replace")
+
+    def change(self, *words: str) -> None:
+        """Runs a command with side effects once; see `AdbLink.do`."""
+        self._link.do(words, success=ANY_OUTPUT)
 
     def query(self, *words: str) -> ShellResult:
         """The output and exit status of a command that may fail. Raises RefusedError if it hangs."""

@@ -4,7 +4,7 @@
     serial: 127.0.0.1:5600        # or none: the only connected phone
     goals:
       - goal: Install Chess
-        reset: [[pm, uninstall, org.chess], [input, keyevent, "3"]]
+        reset: [[sh, -c, "pm uninstall org.chess || true"], [input, keyevent, "3"]]
         judge: [pm, path, org.chess]
 
 A command is a list of words; neither this computer's shell nor the phone's reads them. For a pipe, use
@@ -77,10 +77,10 @@ class AdbTask:
 
     @contextmanager
     def open(self) -> Iterator[OpenedDevice]:
-        """Raises RefusedError for a reset command that fails."""
+        """Raises RefusedError for a reset that fails, ActionInDoubtError where it is unknown whether it did."""
         with AdbPhone(self.goals.serial) as phone:
             for words in self._goal.reset:
-                phone.ask(*words)
+                phone.change(*words)
             yield OpenedDevice(phone, phone.serial, self, packages=phone.packages, launcher=phone.launcher())
 
     def reached(self, phone: AdbPhone) -> bool:

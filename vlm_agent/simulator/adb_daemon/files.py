@@ -186,7 +186,7 @@ class SyncService:
             return self._send(path)
         if request == b"SEND":
             name, _, mode = path.rpartition(",")
-            self._receiving = _IncomingFile(name, int(mode) if mode.isdecimal() else 0o644)
+            self._receiving = _IncomingFile(name, int(mode) if mode.isdecimal() and len(mode) < 8 else 0o644)
             return b""
         self.finished = True
         return b"" if request == b"QUIT" else self._fail(f"{request!r} is not offered")

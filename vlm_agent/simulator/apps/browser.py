@@ -40,7 +40,6 @@ class Browser(App):
         self.tiles = names[: rng.choice((4, 8, 8))]
         self.stories = [f"{rng.choice(TOPICS)} in {rng.choice(CITIES)}" for _ in range(6)]
         self.shops: dict[str, Shop] = {}
-        self.shop: Shop | None = None
         self.seed = rng.random()
         self.field_below = rng.random() < 0.35
         self.rows_below = rng.random() < 0.5
@@ -48,28 +47,28 @@ class Browser(App):
     def durable(self) -> Iterable[str]:
         return (f"{shop.name}: {line}" for shop in self.shops.values() for line in shop.durable())
 
+    @property
+    def shop(self) -> Shop | None:
+        """The shop of the newest page."""
+        sites = (str(route.about) for route in reversed(self.routes) if route.name == "shop_home")
+        return next(map(self.shop_named, sites), None)
+
     def shop_named(self, name: str) -> Shop:
         if name not in self.shops:
             self.shops[name] = Shop(self, name, random.Random(f"{self.seed} {name}"))
         return self.shops[name]
 
     def page(self) -> Page:
-        if self.shop is not None and self.route.name.startswith("shop_"):
-            page = self.shop.page(self.route)
-            page.bar_colour = SHOPS[self.shop.name]
-            page.top = [
-                Field("address", "", f"{self.shop.name.lower()}.com", False, self.new_search, "lock", 32),
-                *page.top,
-            ]
+        if (shop := self.shop) is not None and self.route.name.startswith("shop_"):
+            page = shop.page(self.route)
+            page.bar_colour = SHOPS[shop.name]
+            address = Field("address", "", f"{shop.name.lower()}.com", False, self.new_search, "lock", 32)
+            page.top = [address, *page.top]
             return page
         return getattr(self, f"_{self.route.name}")(self.route)
 
     def visit(self, site: str) -> None:
-        if site in SHOPS:
-            self.shop = self.shop_named(site)
-            self.push("shop_home", site)
-        else:
-            self.push("site", site)
+        self.push("shop_home" if site in SHOPS else "site", site)
 
     def search(self, query: str) -> None:
         self.pop()
@@ -85,10 +84,6 @@ class Browser(App):
             self.search(text)
         elif text and key == "shop_query" and self.shop is not None:
             self.shop.search(text)
-
-    def to_root(self) -> None:
-        super().to_root()
-        self.shop = None
 
     def _home(self, route: Route) -> Page:
         cells = [Cell(name, f"site:{name}", partial(self.visit, name), app=self.icons[name]) for name in self.tiles]
@@ -123,15 +118,7 @@ class Browser(App):
 
     def _search(self, route: Route) -> Page:
         query = self.fields.get("query", "")
-        field = Field(
-            "query",
-            "Search or type address",
-            query,
-            self.phone.focus == "query",
-            lambda: self.focus("query"),
-            "search",
-            44,
-        )
+        field = self.field("query", "Search or type address", tall=44)
         texts = self.suggestions(query) if query.strip() else self.stories[:3]
         glyph = "search" if query.strip() else "history"
         rows = [

@@ -2,14 +2,14 @@
 
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from vlm_agent.simulator.app import App, Route
 from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.drawing.page import Page
-from vlm_agent.simulator.drawing.widgets import Buttons, Choice, Field, Row, Space, Title
+from vlm_agent.simulator.drawing.widgets import Buttons, Choice, Row, Space, Title
 from vlm_agent.simulator.words import CITIES, LABELS
 
 MINUTES = tuple(range(0, 60, 5))
@@ -76,13 +76,14 @@ class Clock(App):
     def page(self) -> Page:
         if self.route.name == "cities":
             return self._cities()
-        page = {"Alarm": self._alarms, "Clock": self._clock, "Timer": self._timer, "Stopwatch": self._stopwatch}[
-            self.tab
-        ]()
-        page.tabs = [
-            (name, f"tab:{name}", partial(self.show, name), name == self.tab)
-            for name in ("Alarm", "Clock", "Timer", "Stopwatch")
-        ]
+        pages: dict[str, Callable[[], Page]] = {
+            "Alarm": self._alarms,
+            "Clock": self._clock,
+            "Timer": partial(self._counter, "timer", "start_timer", 40, Title("05 : 00", 90, 40)),
+            "Stopwatch": partial(self._counter, "stopwatch", "start_watch", 70, Title("00.00", 90, 44)),
+        }
+        page = pages[self.tab]()
+        page.tabs = [(name, f"tab:{name}", partial(self.show, name), name == self.tab) for name in pages]
         page.tabs_below = self.below
         if self.route.name in ("hour", "minute"):
             page.dialog = self._dial(self.route)
@@ -163,13 +164,7 @@ class Clock(App):
 
     def _cities(self) -> Page:
         query = self.fields.get("city", "").lower()
-        field = Field(
-            "city",
-            "Search for a city",
-            self.fields.get("city", ""),
-            self.phone.focus == "city",
-            lambda: self.focus("city"),
-        )
+        field = self.field("city", "Search for a city")
         rows = [
             Row(city, key=f"city:{city}", lead="globe", on_tap=partial(self._zone, city))
             for city in sorted(CITIES)
@@ -181,31 +176,12 @@ class Clock(App):
         self.zones.append(city)
         self.pop()
 
-    def _timer(self) -> Page:
-        running = self.running == "timer"
-        buttons = (
-            [("Pause", "pause", lambda: self._run(None), True)]
-            if running
-            else [("Start", "start_timer", lambda: self._run("timer"), True)]
-        )
-        return Page(
-            [Space(40), Title("05 : 00", 90, 40), Buttons(buttons, "centre", 60)],
-            "Clock",
-            actions=[("dots", "dots", None)],
-        )
-
-    def _stopwatch(self) -> Page:
-        running = self.running == "stopwatch"
-        buttons = (
-            [("Pause", "pause", lambda: self._run(None), True)]
-            if running
-            else [("Start", "start_watch", lambda: self._run("stopwatch"), True)]
-        )
-        return Page(
-            [Space(70), Title("00.00", 90, 44), Buttons(buttons, "centre", 60)],
-            "Clock",
-            actions=[("dots", "dots", None)],
-        )
+    def _counter(self, what: str, key: str, above: float, title: Title) -> Page:
+        button = ("Start", key, partial(self._run, what), True)
+        if self.running == what:
+            button = ("Pause", "pause", partial(self._run, None), True)
+        buttons = Buttons([button], "centre", 60)
+        return Page([Space(above), title, buttons], "Clock", actions=[("dots", "dots", None)])
 
     def _run(self, what: str | None) -> None:
         self.running = what

@@ -108,12 +108,8 @@ class Mail(App):
 
     def _reply(self, route: Route) -> Page:
         letter: Letter = route.about
-        text = self.fields.get("reply", "")
-        body: list[Widget] = [
-            Row("To", letter.sender),
-            Row("Subject", letter.subject),
-            Field("reply", "Write mail", text, self.phone.focus == "reply", lambda: self.focus("reply"), ""),
-        ]
+        field = self.field("reply", "Write mail", glyph="")
+        body: list[Widget] = [Row("To", letter.sender), Row("Subject", letter.subject), field]
         return Page(body, "Reply", nav=("back", "up", self.pop), actions=[("send", "send", lambda: self._send(letter))])
 
     def _send(self, letter: Letter) -> None:

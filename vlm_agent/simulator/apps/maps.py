@@ -79,7 +79,7 @@ class Maps(App):
 
     def _search(self, route: Route) -> Page:
         query = self.fields.get("query", "")
-        field = Field("query", "Search here", query, self.phone.focus == "query", lambda: self.focus("query"), "pin")
+        field = self.field("query", "Search here", glyph="pin")
         texts = self.suggestions(query) if query.strip() else self.recent
         rows = [Row(text, lead="pin", key=f"place:{text.lower()}", on_tap=partial(self.go, text)) for text in texts]
         return Page(rows, bar=False, top=[field])

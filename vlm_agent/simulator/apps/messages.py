@@ -7,7 +7,7 @@ from functools import partial
 from vlm_agent.simulator.app import App, Route
 from vlm_agent.simulator.drawing.page import Page, Widget
 from vlm_agent.simulator.drawing.theme import ACCENTS
-from vlm_agent.simulator.drawing.widgets import Bubbles, Buttons, Field, Paragraph, Row, Space, Title
+from vlm_agent.simulator.drawing.widgets import Bubbles, Buttons, Paragraph, Row, Space, Title
 from vlm_agent.simulator.words import LABELS, NAMES
 
 
@@ -46,18 +46,8 @@ class Messages(App):
 
     def _talk(self, route: Route) -> Page:
         name = str(route.about)
-        text = self.fields.get("message", "")
-        field = Field(
-            "message",
-            "Text message",
-            text,
-            self.phone.focus == "message",
-            lambda: self.focus("message"),
-            "plus",
-            trail_glyph="send",
-            trail_key="send",
-            on_trail=lambda: self.send(name),
-        )
+        send = {"trail_glyph": "send", "trail_key": "send", "on_trail": partial(self.send, name)}
+        field = self.field("message", "Text message", glyph="plus", **send)
         return Page(
             [Bubbles(self.talks[name])],
             name,

@@ -10,7 +10,7 @@ from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.drawing.page import Page, Widget
 from vlm_agent.simulator.drawing.theme import Colour
 from vlm_agent.simulator.drawing.tiles import Carousel, Cell, Chips, Grid, product_picture
-from vlm_agent.simulator.drawing.widgets import Buttons, Field, Header, Paragraph, Row, Space, Title, picture
+from vlm_agent.simulator.drawing.widgets import Buttons, Header, Paragraph, Row, Space, Title, picture
 from vlm_agent.simulator.words import COLOURS, PRODUCTS
 
 
@@ -160,13 +160,7 @@ class Shop:
 
     def _search(self, route: Route) -> Page:
         query = self.host.fields.get("shop_query", "")
-        field = Field(
-            "shop_query",
-            f"Search {self.name}",
-            query,
-            self.host.phone.focus == "shop_query",
-            lambda: self.host.focus("shop_query"),
-        )
+        field = self.host.field("shop_query", f"Search {self.name}")
         rows = [
             Row(
                 text,

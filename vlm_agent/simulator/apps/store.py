@@ -36,6 +36,7 @@ class Store(App):
 
     def uninstall(self, name: str) -> None:
         self.phone.installed.remove(name)
+        self.phone.recents = [other for other in self.phone.recents if other != name]
         self.phone.the(Launcher).forget(name)
         self.removals.append(name)
         self.pop()
@@ -127,7 +128,7 @@ class Store(App):
 
     def _search(self, route: Route) -> Page:
         query = self.fields.get("query", "")
-        field = Field("query", "Search apps", query, self.phone.focus == "query", lambda: self.focus("query"))
+        field = self.field("query", "Search apps")
         names = self.suggestions(query) if query.strip() else self.top[:3]
         rows = [
             Row(name, "App", app=STORE_APPS[name], key=f"show:{name}", on_tap=partial(self._chosen, name))

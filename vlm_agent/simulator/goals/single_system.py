@@ -46,7 +46,7 @@ def close_shade(slots: Slots) -> Goal:
         (f"Close the quick settings over {name}", f"Swipe the quick settings away to see {name}"),
         start,
         script,
-        lambda phone: not phone.shade,
+        lambda phone: phone.front == name and not phone.shade,
     )
 
 
@@ -64,28 +64,14 @@ def pull_shade(slots: Slots) -> Goal:
         (f"Pull down the quick settings over {name}", f"Show the quick settings in {name}"),
         start,
         script,
-        lambda phone: phone.shade,
+        lambda phone: phone.front == name and phone.shade,
     )
 
 
 @template("single", 0.5)
 def scroll_back(slots: Slots) -> Goal:
-    name = slots.pick(
-        (
-            "Settings",
-            "Contacts",
-            "Mail",
-            "Shop",
-            "Messages",
-            "News",
-            "Photos",
-            "Files",
-            "Music",
-            "Video",
-            "Games",
-            "Books",
-        )
-    )
+    names = ("Settings", "Contacts", "Mail", "Shop", "Messages", "News", "Photos")
+    name = slots.pick((*names, "Files", "Music", "Video", "Games", "Books"))
 
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
         phone.open(name)
@@ -98,12 +84,11 @@ def scroll_back(slots: Slots) -> Goal:
         while phone.app(name).route.scroll > 0:
             yield swipe("down")
 
-    return Goal(
-        (f"Scroll {name} to the top", f"Go to the top of {name}"),
-        start,
-        script,
-        lambda phone: phone.app(name).route.scroll == 0,
-    )
+    def reached(phone: SimulatedPhone) -> bool:
+        routes = phone.app(name).routes
+        return phone.front == name and len(routes) == 1 and routes[0].scroll == 0
+
+    return Goal((f"Scroll {name} to the top", f"Go to the top of {name}"), start, script, reached)
 
 
 @template("single", 0.4)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from vlm_agent.simulator.adb_daemon.handset import Handset
-from vlm_agent.simulator.adb_daemon.shell.session import Call, Command, Result, Shell, failure
+from vlm_agent.simulator.adb_daemon.shell.session import Call, Command, Result, Shell, failure, output
 from vlm_agent.simulator.adb_daemon.shell.tools import (
     activities,
     files,
@@ -59,7 +59,7 @@ TOOLS: dict[str, Tool] = {
     "date": system.date,
     "dumpsys": services.dumpsys,
     "echo": texts.echo,
-    "false": system.false,
+    "false": lambda handset, call: Result(status=1),
     "getevent": screen.getevent,
     "getprop": settings.getprop,
     "grep": grep.grep,
@@ -74,7 +74,7 @@ TOOLS: dict[str, Tool] = {
     "monkey": activities.monkey,
     "mv": files.mv,
     "pm": packages.pm,
-    "pwd": system.pwd,
+    "pwd": lambda handset, call: output("/"),
     "rm": files.rm,
     "rmdir": files.rmdir,
     "screencap": screen.screencap,
@@ -83,10 +83,10 @@ TOOLS: dict[str, Tool] = {
     "tail": texts.tail,
     "test": files.test,
     "touch": files.touch,
-    "true": system.true,
+    "true": lambda handset, call: Result(),
     "uiautomator": hierarchy.uiautomator,
     "wc": texts.wc,
-    "whoami": system.whoami,
+    "whoami": lambda handset, call: output("shell"),
     "wm": screen.wm,
 }
 
@@ -101,11 +101,7 @@ MISSING = {
 """Programs of Android that clients need and this phone lacks, with the reason in their error."""
 
 
-def commands_of(handset: Handset) -> dict[str, Command]:
-    """Name → command, for `Shell`."""
-    return {name: partial(tool, handset) for name, tool in TOOLS.items()}
-
-
 def shell_of(handset: Handset) -> Shell:
     """The shell of a phone."""
-    return Shell(commands_of(handset), handset.commands, handset.files, MISSING)
+    commands: dict[str, Command] = {name: partial(tool, handset) for name, tool in TOOLS.items()}
+    return Shell(commands, handset.commands, handset.files, MISSING)

@@ -1,4 +1,4 @@
-"""Small programs about the system: `date`, `sleep`, `id`, `whoami`, `pwd`, `ip`, `ifconfig`, `true`, `false`."""
+"""Small programs about the system: `date`, `sleep`, `id`, `ip`, `ifconfig`."""
 
 import time
 
@@ -35,28 +35,12 @@ def sleep(handset: Handset, call: Call) -> Result:
     return Result()
 
 
-def whoami(handset: Handset, call: Call) -> Result:
-    return output("shell")
-
-
 def id_(handset: Handset, call: Call) -> Result:
     if call.words == ["-u"]:
         return output("2000")
     if call.words:
         raise ToolError("id: the simulated phone offers id [-u]")
     return output("uid=2000(shell) gid=2000(shell) groups=2000(shell) context=u:r:shell:s0")
-
-
-def pwd(handset: Handset, call: Call) -> Result:
-    return output("/")
-
-
-def true(handset: Handset, call: Call) -> Result:
-    return Result()
-
-
-def false(handset: Handset, call: Call) -> Result:
-    return Result(status=1)
 
 
 def ip(handset: Handset, call: Call) -> Result:
