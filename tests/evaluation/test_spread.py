@@ -1,5 +1,6 @@
 """One predictions file under every scorer of its data set."""
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from vlm_agent.cli import main
 from vlm_agent.episodes import TARGET, UiElement
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import write_predictions
+from vlm_agent.evaluation.scoring.comparison import compare
 from vlm_agent.evaluation.scoring.dialects import DIALECTS, judge
 from vlm_agent.evaluation.scoring.metrics import score
 from vlm_agent.evaluation.scoring.steps import StepTable
@@ -61,6 +63,39 @@ def test_a_slip_is_counted_and_the_score_without_it_is_given(rows):
     assert slip["without"] < row["step_success"]
 
 
+def test_what_a_blind_policy_gets_does_not_exceed_100_where_unread_answers_are_left_out(rows):
+    """Both figures answer every step, whatever the agent left unread."""
+    broken = [row if number % 9 == 0 else replace(row, predicted=None) for number, row in enumerate(rows)]
+    whole, found = spread(rows)["guievalkit"], spread(broken)["guievalkit"]
+    assert found["steps"] < 0.2 * whole["steps"]
+    assert found["most_frequent"] == pytest.approx(whole["most_frequent"])
+    assert found["blind_ceiling"] == pytest.approx(whole["blind_ceiling"])
+
+
+def test_runs_are_compared_over_the_steps_that_each_of_them_counts(rows):
+    """A scorer that leaves out unread answers divides the same right steps by others in each run."""
+    broken = [replace(row, predicted=None) if number % 3 == 0 else row for number, row in enumerate(rows)]
+    scorers = ("official", "strict", "guievalkit")
+    pair = compare(rows, broken, scorers=scorers)
+    overall = pair["guievalkit"]["overall"]["step_match"]
+    for key, run in (("before", rows), ("now", broken)):
+        assert overall[key] == score(run, scorers=scorers)["guievalkit"]["overall"]["step_match"]
+    assert overall["difference"] == overall["now"] - overall["before"]
+    low, high = overall["interval"]
+    assert low < overall["difference"] < high
+    back = compare(broken, rows, scorers=scorers)["guievalkit"]["overall"]["step_match"]
+    assert back["difference"] == -overall["difference"]
+    assert not pair["changed"]["guievalkit"]["right_to_wrong"]  # an uncounted step is not wrong
+
+
+def test_steps_that_a_scorer_leaves_out_are_in_no_curve(rows):
+    """Every answer is right, and os_atlas does not count the ends."""
+    gold = [replace(row, predicted=row.gold) for row in rows]
+    scores = score(gold, scorers=("official", "strict", "os_atlas"))
+    shares = [row["os_atlas"] for curve in ("by_step", "by_length") for row in scores[curve]]
+    assert {share for share in shares if share is not None} == {100.0}
+
+
 def test_grey_screens_are_scored_where_a_run_has_them(rows):
     assert spread(rows)["os_atlas"]["grey"] is None
     assert spread(rows, grey=[replace(row, predicted=None) for row in rows])["os_atlas"]["grey"] == 0
@@ -80,6 +115,18 @@ def test_the_gold_box_of_gui_odyssey_chooses_its_scorers_and_is_right_for_strict
     assert "gui_odyssey" in dialects_of(table)
     assert np.all(judge(table, "strict"))
     assert not judge(StepTable.of([replace(far, elements=())]), "strict").any()
+
+
+@pytest.mark.parametrize("name", ["mine.parquet", "predictions_no_history.parquet", "predictions_grey_screens.parquet"])
+def test_grey_screens_of_the_agent_are_not_those_of_another_file_beside_them(rows, tmp_path, name):
+    grey = [replace(row, predicted=None) for row in rows]
+    write_predictions(tmp_path / "predictions_grey_screens.parquet", grey)
+    for run, is_known in (("predictions.parquet", True), (name, False)):
+        write_predictions(tmp_path / run, rows)
+        paths = [str(tmp_path / file) for file in (run, "scores.json")]
+        assert main(["score", paths[0], "--dialect", "all", "--output", paths[1]]) == 0
+        found = json.loads((tmp_path / "scores.json").read_text())["spread"]["os_atlas"]["grey"]
+        assert found == (0.0 if is_known else None)
 
 
 def test_score_prints_one_table_of_every_scorer(rows, tmp_path, capsys):

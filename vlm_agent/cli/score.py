@@ -167,7 +167,7 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
         scores["against"] = {"before": paths[0], "now": paths[1], **comparison}
 
     if _ALL in options.dialect:
-        scores["spread"] = spread(now.rows, grey=_grey(now.path))
+        scores["spread"] = spread(now.rows, grey=_grey(now))
 
     print_scores(console, scores, now.name)
     if "spread" in scores:
@@ -203,13 +203,14 @@ def _print_slips(console: "Console", run: _Run, scorers: list[str]) -> None:
             print_plain(console, line)
 
 
-def _grey(path: Path) -> Path | None:
+def _grey(run: _Run) -> Path | None:
     """The predictions of the same agent on grey screens, if its evaluation has that control."""
-    from vlm_agent.evaluation.about import GREY
+    from vlm_agent.evaluation.about import AGENT, GREY
     from vlm_agent.evaluation.offline.plan import predictions_name
 
-    grey = path.with_name(predictions_name(GREY))
-    return grey if grey.is_file() else None
+    grey = run.path.with_name(predictions_name(GREY))
+    is_agents = run.rows == run.path and run.path.name == predictions_name(AGENT)
+    return grey if is_agents and grey.is_file() else None
 
 
 def _print_parse_failures(console: "Console", scores: dict, run: _Run) -> None:
@@ -256,9 +257,9 @@ def _own(path: Path, name: str, scorers: list[str]) -> _Run:
     from vlm_agent.evaluation.offline.plan import recorded_about, recorded_settings
     from vlm_agent.evaluation.scoring.judged import judge_steps
 
-    steps, recorded, about = judge_steps(path, scorers), recorded_settings(path), recorded_about(path)
+    steps, about = judge_steps(path, scorers), recorded_about(path)
     about.check_episodes(path, len(steps.episode_ids))
-    groups, language = (None, None) if recorded is None else (recorded.groups, recorded.language)
+    groups, language = recorded_settings(path) or (None, None)
     return _Run(path, path, name, steps, groups, language, {}, about.facts(), about.warnings(path))
 
 

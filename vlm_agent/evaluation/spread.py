@@ -78,17 +78,17 @@ def spread(source: Steps, scorers: Sequence[str] = (), grey: Steps | None = None
     for name, dialect in dialects.items():
         ruling = _judge(dialect, tables)
         right, counted = ruling.right & ruling.counted, int(ruling.counted.sum())
-        best = [np.bincount(kinds[_right(dialect, answers)], minlength=len(ACTION_NAMES)) for answers in blind]
+        rulings = [_judge(dialect, answers) for answers in blind]
+        best = [np.bincount(kinds[one.right & one.counted], minlength=len(ACTION_NAMES)) for one in rulings]
+        possible = np.any([one.counted for one in (ruling, *rulings)], axis=0)
         rows[name] = {
             "steps": counted,
             "left_out": len(kinds) - counted,
             **_success(right, ruling.counted, episode),
             "kind": _share(ruling.same_kind & ruling.has_kind, ruling.has_kind),
             "grounding": _share(right & pointed, ruling.counted & pointed),
-            "blind_ceiling": 100 * int(np.max(best, axis=0).sum()) / counted if counted else None,
-            "most_frequent": _share(
-                _right(dialect, _constant(tables, list(compress(actions, ruling.counted)))), ruling.counted
-            ),
+            "blind_ceiling": 100 * int(np.max(best, axis=0).sum()) / int(possible.sum()) if possible.any() else None,
+            "most_frequent": _success_of(dialect, _constant(tables, list(compress(actions, possible)))),
             "grey": None if grey_tables is None else _success_of(dialect, grey_tables),
             "slips": _slips(dialect, tables, ruling),
         }
@@ -106,11 +106,6 @@ def _judge(dialect: Scorer, tables: Iterable[StepTable]) -> Ruling:
     parts = [dialect.judge(table) for table in tables]
     names = ("right", "same_kind", "counted", "has_kind")
     return Ruling(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-
-def _right(dialect: Scorer, tables: Iterable[StepTable]) -> np.ndarray:
-    ruling = _judge(dialect, tables)
-    return ruling.right & ruling.counted
 
 
 def _success_of(dialect: Scorer, tables: Iterable[StepTable]) -> float | None:

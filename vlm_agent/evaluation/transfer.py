@@ -17,7 +17,7 @@ from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.about import AGENT
 from vlm_agent.evaluation.offline.plan import job
 from vlm_agent.evaluation.report.page import make_environment, page_style
-from vlm_agent.evaluation.scoring.comparison import check_same_steps
+from vlm_agent.evaluation.scoring.comparison import in_same_order
 from vlm_agent.evaluation.scoring.dialects import SCORERS, describe_scorers
 from vlm_agent.evaluation.scoring.judged import judge_steps
 from vlm_agent.evaluation.scoring.metrics import OVERALL, score
@@ -127,7 +127,7 @@ def transfer_matrix(evaluations: Sequence[Evaluation]) -> TransferMatrix:
     scorers = tuple(dict.fromkeys((*SCORERS, evaluations[0].data["dialect"])))
     judged = [judge_steps(evaluation.predictions, scorers) for evaluation in evaluations]
     for evaluation, steps in zip(evaluations[1:], judged[1:], strict=True):
-        check_same_steps(judged[0], steps, (str(evaluations[0].folder), str(evaluation.folder)))
+        in_same_order(judged[0], steps, (str(evaluations[0].folder), str(evaluation.folder)))
     results = {e.name: score(steps, scorers=scorers) for e, steps in zip(evaluations, judged, strict=True)}
     first = results[evaluations[0].name]["official"]
     columns = (*first[OVERALL]["subsets"], OVERALL)

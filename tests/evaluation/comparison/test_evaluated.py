@@ -16,7 +16,7 @@ from vlm_agent.evaluation.comparison.evaluated import (
     read_parameters,
     read_seconds,
 )
-from vlm_agent.evaluation.comparison.records import Records
+from vlm_agent.evaluation.comparison.records import Records, read_progress
 from vlm_agent.evaluation.comparison.results import results_of
 from vlm_agent.evaluation.comparison.settings import ComparisonError
 from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, RESULTS, TRAIN, Layout, Stage, Stages
@@ -103,6 +103,25 @@ def test_a_finished_stage_whose_result_is_removed_runs_again(tmp_path):
         (tmp_path / kind / name).unlink()
         assert not records.is_done(one)
         assert name in records.why_not_done(one)
+
+
+def test_a_stage_that_was_started_again_is_done_when_that_start_has_succeeded(tmp_path):
+    """Its result is a folder, which exists from the first file on."""
+    records, one = Records(tmp_path), stage(tmp_path / "one", TRAIN)
+    records.note([one])
+    records.add(one, command="vlm-agent train")
+    records.add(one, status=0, seconds=1.0, peak_gb=0.5)
+    one.result.parent.mkdir(parents=True, exist_ok=True)
+    one.result.write_text("{}")
+    for last, is_done in (
+        ({"command": "vlm-agent train"}, False),
+        ({"status": 1, "seconds": 1.0, "peak_gb": 0.5}, False),
+        ({"command": "vlm-agent train"}, False),
+        ({"status": 0, "seconds": 1.0, "peak_gb": 0.5}, True),
+    ):
+        records.add(one, **last)
+        assert records.is_done(one) is is_done
+        assert len(read_progress(tmp_path)[0]) == is_done
 
 
 @pytest.mark.parametrize(

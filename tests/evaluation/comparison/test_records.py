@@ -21,6 +21,15 @@ def test_the_first_record_makes_the_folder_and_a_cut_line_is_left_alone(tmp_path
     assert [path.stem for path in read_progress(records.output)[0]] == ["train-a-0"]
 
 
+def test_stages_of_seeds_that_are_no_longer_asked_for_do_not_count(tmp_path):
+    records = Records(tmp_path)
+    for seed in (0, 1):
+        one = Stage(f"train-a-{seed}", ("train", "--output", str(tmp_path)))
+        records.add(one, status=0)
+    records.note([one])
+    assert [path.stem for path in read_progress(tmp_path)[0]] == ["train-a-1"]
+
+
 def test_a_comparison_in_a_new_folder_records_its_stages_first(tmp_path):
     records = Records(tmp_path / "of" / "one")
     records.note([])

@@ -90,7 +90,7 @@ def test_the_plan_has_the_scorers_and_groups_of_the_newest_command(world, tmp_pa
     scores = _evaluate(world, output, benchmark=newest)
     metrics = (output / "metrics.json").read_bytes()
     assert read_checked(output / "plan.json", "")["given"]["dialect"] == "official_text"
-    assert recorded_settings(output / "predictions.parquet").groups == newest["groups"]
+    assert recorded_settings(output / "predictions.parquet")[0] == newest["groups"]
     assert finish(output, Console(file=StringIO())) == scores
     assert (output / "metrics.json").read_bytes() == metrics
 

@@ -250,6 +250,27 @@ def test_the_result_of_another_task_is_refused_and_repeated_as_the_error_says(tm
     assert without_cost(evaluate(out, tasks=2)) == without_cost(content)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"beyond_context": None}, "beyond_context"),
+        ({"success": True, "reached": None}, "either success, reached and false_complete are null, or none"),
+    ],
+)
+def test_an_edited_result_is_named_and_repeated_as_the_error_says(tmp_path, changes, message):
+    out = tmp_path / "out"
+    content = evaluate(out, tasks=1)
+    path = out / AGENT / "00000" / "result.json"
+    edited = {key: value for key, value in read_checked(path, "").items() if changes.get(key, 0) is not None}
+    path.write_text(json.dumps(edited | {key: value for key, value in changes.items() if key != "beyond_context"}))
+    (out / "online.json").unlink()
+    with pytest.raises(DatasetError, match=message) as raised:
+        evaluate(out, tasks=1)
+    assert "remove it and run the same command again" in str(raised.value)
+    path.unlink()
+    assert without_cost(evaluate(out, tasks=1)) == without_cost(content)
+
+
 def test_more_tasks_keep_completed_ones_and_a_complete_evaluation_needs_no_agent(tmp_path):
     agent = Tapper()
     evaluate(tmp_path / "out", agent, tasks=2)

@@ -12,7 +12,7 @@ from helpers.evaluation.gold_steps import answered
 from helpers.pages.report_pages import EVIL, FACTS, Page, Shards, made_episodes
 from PIL import Image
 
-from vlm_agent.episodes import Action
+from vlm_agent.episodes import Action, UiElement
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.offline.baselines import blind_ceiling, constant_predictions
 from vlm_agent.evaluation.predictions import predictions_for, write_predictions
@@ -255,6 +255,19 @@ def test_an_episode_missing_from_the_shards_is_named_and_no_incomplete_report_is
     with pytest.raises(UserError, match="episode e0001 is in the predictions but not in shards"):
         write_report(tmp_path / "r.html", {"my_run": score(predictions)}, predictions, Shards(episodes[:1]), FACTS)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_episode_with_another_number_of_steps_in_the_shards_is_named(episodes, predictions, tmp_path):
+    cut = [replace(episodes[0], steps=episodes[0].steps[:-1]), *episodes[1:]]
+    with pytest.raises(UserError, match="episode e0000 is in the predictions but with another number of steps in"):
+        write_report(tmp_path / "r.html", {"my_run": score(predictions)}, predictions, Shards(cut), FACTS)
+
+
+def test_a_box_of_any_finite_size_is_drawn(episodes, predictions, tmp_path):
+    huge = UiElement((0.0, 0.0, 1e308, 1.0), "TEXT", "everything")
+    rows = [replace(row, elements=(huge,)) for row in predictions]
+    write_report(tmp_path / "r.html", {"my_run": score(rows)}, rows, Shards(episodes), FACTS)
+    assert re.search(r"M0 0h\d+v\d+h-\d+z", (tmp_path / "r.html").read_text(encoding="utf-8"))
 
 
 def test_a_run_without_parsed_answers_and_an_empty_run_are_reported(episodes, predictions, tmp_path):

@@ -22,6 +22,7 @@ class Shards:
         self._episodes = episodes
         self.manifest = {"source": source}
         self.ids = tuple(episode.id for episode in episodes)
+        self.screen_sizes = [[step.screenshot.shape[:2] for step in episode.steps] for episode in episodes]
 
     def __getitem__(self, index):
         return self._episodes[index]

@@ -139,32 +139,6 @@ def _text(cell: Cell, form: str = ".1f") -> Text:
     return found if cell["low"] is None else found.append(f"\n{cell['low']:{form}} {cell['high']:{form}}", "dim")
 
 
-@dataclass(frozen=True)
-class ShownAnswer:
-    """An agent's answer to a screen. `color`: the number of its CSS class."""
-
-    color: int
-    name: str
-    words: str
-    right: bool
-
-
-@dataclass(frozen=True)
-class DividingScreen:
-    """A step about which agents disagree, with every answer; `step` counts from 1."""
-
-    goal: str
-    episode: str
-    subset: str
-    step: int
-    length: int
-    picture: str
-    height: int
-    marks: tuple[Mark, ...]
-    gold: str
-    answers: tuple[ShownAnswer, ...]
-
-
 def write_page(path: Path, content: Mapping[str, Any], shards: Path) -> None:
     """Writes the page; screens come from `shards`, answers from the folders beside `path`."""
     page = page_environment(Path(__file__).with_name("template"))
@@ -237,7 +211,9 @@ def _reversed(cell: Cell) -> Cell:
     return {"value": value, "low": low, "high": high, "decided": cell["decided"]}
 
 
-def _screens(content: Mapping[str, Any], output: Path, shards: Path) -> Iterator[DividingScreen]:
+def _screens(content: Mapping[str, Any], output: Path, shards: Path) -> Iterator[dict[str, Any]]:
+    """The steps about which agents disagree, with every answer; `step` counts from 1, `color` is the number of a CSS
+    class."""
     chosen = content["dividing"]
     if not chosen:
         return
@@ -257,7 +233,7 @@ def _screens(content: Mapping[str, Any], output: Path, shards: Path) -> Iterator
         rows = {key: answers[key][one["episode"]][one["step"]] for key in keys}
         height = round(VIEW_WIDTH * screen.shape[0] / screen.shape[1])
         gold = next(iter(rows.values())).gold
-        yield DividingScreen(
+        yield dict(
             goal=episode.goal,
             episode=one["episode"],
             subset=episode.subset,
@@ -267,10 +243,10 @@ def _screens(content: Mapping[str, Any], output: Path, shards: Path) -> Iterator
             height=height,
             marks=_gestures(gold, rows, height),
             gold=describe(gold),
-            answers=tuple(
-                ShownAnswer(number, content["agents"][key]["name"], _words(row), one["right"][key])
+            answers=[
+                dict(color=number, name=content["agents"][key]["name"], words=_words(row), right=one["right"][key])
                 for number, (key, row) in enumerate(rows.items())
-            ),
+            ],
         )
 
 
@@ -288,7 +264,7 @@ def _first_seeds(content: Mapping[str, Any]) -> str:
 
 def _gestures(gold: Action, rows: Mapping[str, Prediction], height: int) -> tuple[Mark, ...]:
     actions = [("gold", gold), *((f"agent-{number}", row.predicted) for number, row in enumerate(rows.values()))]
-    elements = next(iter(rows.values())).elements
+    elements = next(iter(rows.values())).shown
     return tuple(mark for mark in marks(actions, height, elements) if mark.path)
 
 

@@ -30,21 +30,24 @@ def read_progress(output: Path) -> tuple[list[Path], list[str], int | None]:
     names = read_json(folder / _NAMES, "remove it") if (folder / _NAMES).is_file() else None
     done, failed = [], []
     for path in sorted(folder.glob("*.jsonl")):
-        ends = [end for line in path.read_text("utf-8", "replace").splitlines() if (end := _status(line)) is not None]
-        is_there = names is None or Path(names.get(path.stem, output)).exists()
-        if 0 in ends and is_there:
+        if names is not None and path.stem not in names:
+            continue  # of another selection of agents or seeds
+        lines = [content for line in path.read_text("utf-8", "replace").splitlines() if (content := _content(line))]
+        ends = [line["status"] for line in lines if "status" in line]
+        is_there = names is None or Path(names[path.stem]).exists()
+        if lines and lines[-1].get("status") == 0 and is_there:
             done.append(path)
-        elif ends:
+        elif ends and ends[-1]:
             failed.append(f"{path.stem} with status {ends[-1]}; see {output / 'logs' / path.stem}.log")
     return done, failed, None if names is None else len(names)
 
 
-def _status(line: str) -> int | None:
+def _content(line: str) -> dict[str, Any] | None:
     try:
         content = json.loads(line)
     except ValueError:
         return None
-    return content.get("status") if isinstance(content, dict) else None
+    return content if isinstance(content, dict) else None
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,9 @@ class Records:
             os.fsync(file.fileno())
 
     def is_done(self, stage: Stage) -> bool:
-        """Whether it has succeeded and its result is still there."""
-        return any(line.get("status") == 0 for line in self._lines(stage)) and stage.result.exists()
+        """Whether its last start has succeeded and its result is still there."""
+        lines = self._lines(stage)
+        return bool(lines) and lines[-1].get("status") == 0 and stage.result.exists()
 
     def was_started(self, stage: Stage) -> bool:
         return bool(self._lines(stage))

@@ -158,18 +158,13 @@ def write_or_verify(stages: Stages) -> None:
     for a recipe or an agent file that cannot be read."""
     if stages.layout.user_shards is not None:
         manifest_digest(stages.layout.user_shards)
-    for job, plan in _verified(stages):
+    for job, plan in verify(stages):
         if not job.plan_path.exists():
             job.write_or_verify_plan(plan)
 
 
-def verify(stages: Stages) -> None:
-    """Like `write_or_verify`, and writes nothing."""
-    _verified(stages)
-
-
-def _verified(stages: Stages) -> list[tuple[Job, dict[str, Any]]]:
-    """The plans of this comparison, which reads its files once; those in the folder agree with them."""
+def verify(stages: Stages) -> list[tuple[Job, dict[str, Any]]]:
+    """The plans of this comparison, which reads its files once. Raises what `write_or_verify` does, writes nothing."""
     job = job_of(stages)
     job.check_folder()
     jobs = [(job, _plan(stages)), *_agents(stages)]

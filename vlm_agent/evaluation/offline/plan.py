@@ -64,25 +64,15 @@ def job(output: Path) -> Job:
     return Job(output, "an evaluation", PLAN, lock="parts/lock", identity_key="described")
 
 
-def write_or_verify_plan(output: Path, plan: Plan) -> None:
-    """Writes the plan to `output`, or checks that the existing plan leads to the same predictions.
-
-    Raises DatasetError if `output` is a file, or holds something else or an evaluation with other settings; the message
-    lists these settings.
-    """
-    content = {"described": plan.identity(), "given": _other_settings(plan)}
-    job(output).write_or_verify_plan(content)
-
-
 def update_plan(output: Path, plan: Plan) -> None:
     """Records the settings that do not decide predictions, such as scorers and groups, as the newest command has them:
     `finish` and later commands then score as it does. The caller holds the lock of `output`."""
-    before, settings = job(output).read_plan(), _other_settings(plan)
+    before, settings = job(output).read_plan(), other_settings(plan)
     if before.get("given") != json.loads(json.dumps(settings)):
         write_checked(job(output).plan_path, before | {"given": settings})
 
 
-def _other_settings(plan: Plan) -> dict[str, Any]:
+def other_settings(plan: Plan) -> dict[str, Any]:
     split = plan.benchmark.published_split
     return {
         "place": plan.place,
@@ -103,23 +93,15 @@ def predictions_name(run: str) -> str:
     return "predictions.parquet" if run == AGENT else f"predictions_{run}.parquet"
 
 
-@dataclass(frozen=True)
-class RecordedSettings:
-    """What the plan beside a predictions file records of its evaluation. `language`: the agent's."""
-
-    groups: Groups | None
-    language: ActionLanguage
-
-
-def recorded_settings(predictions: Path) -> RecordedSettings | None:
-    """None without a plan, and for a file that is not of one of its runs. Raises DatasetError naming the plan if it is
-    damaged."""
+def recorded_settings(predictions: Path) -> tuple[Groups | None, ActionLanguage] | None:
+    """The groups of an evaluation and the agent's language, from the plan beside a predictions file. None without a
+    plan, and for a file that is not of one of its runs. Raises DatasetError naming the plan if it is damaged."""
     found = _recorded(predictions)
     if found is None:
         return None
     identity, others, _ = found
     with parsing(predictions.parent / PLAN, _NAMES_REMEDY):
-        return RecordedSettings(others["groups"], language_settings(identity["language"]).build())
+        return others["groups"], language_settings(identity["language"]).build()
 
 
 def recorded_name(predictions: Path) -> str | None:

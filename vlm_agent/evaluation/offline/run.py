@@ -34,7 +34,7 @@ from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline.baselines import CEILING, MOST_FREQUENT, NEAREST_ELEMENT, reach, without_model
 from vlm_agent.evaluation.offline.loading import LoadedPart, PartWork, default_workers, loaded_parts
 from vlm_agent.evaluation.offline.parts import AnswerCounts, Parts, lock_output
-from vlm_agent.evaluation.offline.plan import METRICS, TEXTS, Plan, job, read_plan, update_plan, write_or_verify_plan
+from vlm_agent.evaluation.offline.plan import METRICS, TEXTS, Plan, job, other_settings, read_plan, update_plan
 from vlm_agent.evaluation.offline.results import Results, raise_for_failed
 from vlm_agent.evaluation.predictions import Prediction, cost_per_episode, predictions_for, read_predictions
 from vlm_agent.evaluation.scoring.dialects import is_officially_right
@@ -87,7 +87,7 @@ def evaluate(
         settings.run_label,
         trained_on(settings, (dataset.ids[index] for index in chosen)),
     )
-    write_or_verify_plan(output, plan)
+    job(output).write_or_verify_plan({"described": plan.identity(), "given": other_settings(plan)})
     parts = Parts(output, chosen)
     with free_after_errors(job(output)), lock_output(output, task):
         update_plan(output, plan)

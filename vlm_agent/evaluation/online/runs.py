@@ -98,8 +98,8 @@ class _Result:
     unparsed: int
     tokens: tuple[int, int] | None
     seconds: dict[str, float]
-    calls: int | None = None
-    beyond_context: int = 0
+    calls: int | None
+    beyond_context: int
 
 
 def is_done(folder: Path) -> bool:
@@ -110,6 +110,8 @@ def read_result(folder: Path, address: str) -> dict:
     """The result of a finished task. Raises DatasetError where its file is damaged, or is not of the task `address`."""
     remedy = "remove it and run the same command again to repeat the task"
     result: dict = read_checked(folder / RESULT, remedy, _Result)
+    if len({result[key] is None for key in ("success", "reached", "false_complete")}) > 1:
+        raise DatasetError(f"{folder / RESULT}: either success, reached and false_complete are null, or none; {remedy}")
     if result["task"] != address:
         raise DatasetError(f"{folder / RESULT} is of task {result['task']}, and the task here is {address}; {remedy}")
     return result

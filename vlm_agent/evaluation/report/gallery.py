@@ -66,9 +66,10 @@ class Panel:
     length: int
     steps: tuple[ShownScreen, ...]
 
-    def count_right(self, scorer: str) -> int:
-        """The number of right steps; the page's template calls it."""
-        return sum(step.right[scorer] for step in self.steps)
+    def count_right(self, scorer: str) -> str:
+        """The number of right steps among those that the scorer counts; the page's template calls it."""
+        verdicts = [step.right[scorer] for step in self.steps if scorer in step.right]
+        return f"{sum(verdicts)} of {len(verdicts)}"
 
 
 def choose(steps: JudgedSteps, worst: int, random: int, seed: int) -> tuple[list[str], list[str]]:
@@ -127,12 +128,16 @@ class Gallery:
         self._dataset, self._language, self.scorers, self._width = dataset, language, scorers, width
         self._position = {episode_id: index for index, episode_id in enumerate(dataset.ids)}
 
-    def check(self, ids: Iterable[str]) -> None:
-        """Raises DatasetError naming the first of these episodes that the shards lack."""
+    def check(self, ids: Iterable[str], run: JudgedSteps) -> None:
+        """Raises DatasetError naming the first of these episodes of a run that the shards lack, or have with another
+        number of steps."""
+        lengths = dict(zip(run.episode_ids.tolist(), run.lengths.tolist(), strict=True))
         for episode_id in ids:
-            if episode_id not in self._position:
+            position = self._position.get(episode_id)
+            if position is None or len(self._dataset.screen_sizes[position]) != lengths[episode_id]:
+                what = "not" if position is None else "with another number of steps"
                 raise DatasetError(
-                    f"episode {episode_id} is in the predictions but not in {self._dataset.directory}; "
+                    f"episode {episode_id} is in the predictions but {what} in {self._dataset.directory}; "
                     "pass the shards that the run was evaluated on"
                 )
 
@@ -183,8 +188,9 @@ class Gallery:
         )
 
     def _verdicts(self, run: ShownRun, row: Prediction) -> dict[str, bool]:
-        at = run.steps.row_of(row.episode_id, row.step)
-        return {scorer: bool(run.steps.right[scorer][at]) for scorer in self.scorers}
+        """By scorer, of those that count the step."""
+        steps, at = run.steps, run.steps.row_of(row.episode_id, row.step)
+        return {scorer: bool(steps.right[scorer][at]) for scorer in self.scorers if steps.counted[scorer][at]}
 
 
 def _pixels(step: Step) -> np.ndarray:

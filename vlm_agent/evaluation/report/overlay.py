@@ -69,7 +69,8 @@ def boxes(elements: Sequence[UiElement], height: int) -> tuple[str, str]:
 
 
 def _at(point_yx: tuple[float, float], height: int) -> tuple[int, int]:
-    return round(point_yx[1] * VIEW_WIDTH), round(point_yx[0] * height)
+    y, x = (min(max(value, -9.0), 9.0) for value in point_yx)  # an answer may name any finite number
+    return round(x * VIEW_WIDTH), round(y * height)
 
 
 def _touch(action: Action, element: UiElement | None, height: int, wider: int) -> str:

@@ -201,7 +201,7 @@ def _sections(
     worst, drawn = choose(steps, (episodes + 1) // 2, episodes // 2, _SEED)
     changed = [] if earlier is None else list(_changed(earlier.comparison["changed"], flips))
     flipped_ids = {episode_id for one in changed for episode_id, _ in one.chosen}
-    gallery.check([*worst, *drawn, *sorted(flipped_ids)])
+    gallery.check([*worst, *drawn, *sorted(flipped_ids)], steps)
     now = ShownRun(main, rows_by_id(predictions, {*worst, *drawn, *flipped_ids}), steps)
     if earlier is not None:
         judged = judge_steps(earlier.predictions if earlier.judged is None else earlier.judged, gallery.scorers)

@@ -152,7 +152,7 @@ def curve(rows: Sequence[Mapping], label: str, counted: str, scorers: Sequence[s
 
     centres = [round(_PLOT["left"] + (index + 0.5) * slot, 1) for index in range(len(rows))]
     at = list(zip(centres, rows, strict=True))
-    lines = {scorer: [(x, y(row[scorer]), row) for x, row in at] for scorer in scorers}
+    lines = {scorer: [(x, y(row[scorer]), row) for x, row in at if row[scorer] is not None] for scorer in scorers}
     return {
         **_PLOT,
         "base": base,

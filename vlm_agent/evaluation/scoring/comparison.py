@@ -40,21 +40,17 @@ def compare(
     and every error of `metrics.score`.
     """
     notes = describe_scorers(scorers)
-    before, after = _in_same_order(judge_steps(first, scorers), judge_steps(second, scorers), names)
+    before, after = in_same_order(judge_steps(first, scorers), judge_steps(second, scorers), names)
     members, subsets = members_of(before, groups)
     return {
         **{scorer: _rows(before, after, scorer, members, subsets, seed) for scorer in scorers},
-        "changed": {scorer: _changed(before, before.right[scorer], after.right[scorer]) for scorer in scorers},
+        "changed": {scorer: _changed(before, after, scorer) for scorer in scorers},
         "scorers": notes,
     }
 
 
-def check_same_steps(first: JudgedSteps, second: JudgedSteps, names: tuple[str, str]) -> None:
+def in_same_order(first: JudgedSteps, second: JudgedSteps, names: tuple[str, str]) -> tuple[JudgedSteps, JudgedSteps]:
     """Raises DatasetError naming the first difference if the gold steps of the runs `names` differ."""
-    _in_same_order(first, second, names)
-
-
-def _in_same_order(first: JudgedSteps, second: JudgedSteps, names: tuple[str, str]) -> tuple[JudgedSteps, JudgedSteps]:
     ordered = _in_order(first), _in_order(second)
     _check_same_gold(*ordered, names)
     return ordered
@@ -97,10 +93,6 @@ def _check_same_gold(first: JudgedSteps, second: JudgedSteps, names: tuple[str, 
             raise DatasetError(
                 f"episode {first.episode_ids[differs.argmax()]} has a different {what} in {names[0]} and in {names[1]}"
             )
-    _check_same_steps(first, second, names)
-
-
-def _check_same_steps(first: JudgedSteps, second: JudgedSteps, names: tuple[str, str]) -> None:
     texts = (np.array(steps.gold.text.to_pylist(), object) for steps in (first, second))
     differences = {
         "gold action": (first.gold.kind != second.gold.kind)
@@ -148,20 +140,21 @@ class _Cell:
 def _cells(
     pair: tuple[dict[str, measures.Quotient], dict[str, measures.Quotient]], mask: np.ndarray, seed: int, name: str
 ) -> dict[str, _Cell]:
-    """By share; both runs have the same denominators."""
+    """By share; a scorer that leaves out unread answers has other denominators in each run."""
     cells = {}
     for share in measures.SHARES:
-        (old, possible), (new, _) = (run[share] for run in pair)
-        old, new, possible = old[mask], new[mask], possible[mask]
-        drawn = measures.resampled(new - old, possible, [seed, *f"{name} {share}".encode()])
+        old, new = ((added[mask], possible[mask]) for added, possible in (run[share] for run in pair))
+        drawn = measures.resampled_difference(old, new, [seed, *f"{name} {share}".encode()])
         edges = _of_proportions(old, new) if share in measures.SHARES_OF_EPISODES else measures.interval(drawn)
-        cells[share] = _Cell(measures.percent(old, possible), measures.percent(new, possible), drawn, edges)
+        cells[share] = _Cell(measures.percent(*old), measures.percent(*new), drawn, edges)
     return cells
 
 
-def _of_proportions(old: np.ndarray, new: np.ndarray) -> list[float] | None:
-    """`old`, `new`: 0 or 1 by episode."""
-    return measures.paired_proportions(int((new > old).sum()), int((old > new).sum()), len(old))
+def _of_proportions(old: measures.Quotient, new: measures.Quotient) -> list[float] | None:
+    """Numerators and denominators are 0 or 1; an episode is a pair where both runs have one."""
+    both = (old[1] > 0) & (new[1] > 0)
+    gains, losses = ((one[0] > other[0])[both].sum() for one, other in ((new, old), (old, new)))
+    return measures.paired_proportions(int(gains), int(losses), int(both.sum()))
 
 
 def _mean_cell(cells: list[_Cell], share: str) -> _Cell:
@@ -183,10 +176,12 @@ def _row(cells: dict[str, _Cell], mask: np.ndarray, steps: JudgedSteps) -> dict:
     } | counts
 
 
-def _changed(steps: JudgedSteps, before: np.ndarray, after: np.ndarray) -> dict[str, dict[str, list[int]]]:
+def _changed(before: JudgedSteps, after: JudgedSteps, scorer: str) -> dict[str, dict[str, list[int]]]:
+    counted = before.counted[scorer] & after.counted[scorer]
+    old, new = before.right[scorer], after.right[scorer]
     return {
-        "right_to_wrong": _by_episode(steps, before & ~after),
-        "wrong_to_right": _by_episode(steps, ~before & after),
+        "right_to_wrong": _by_episode(before, counted & old & ~new),
+        "wrong_to_right": _by_episode(before, counted & ~old & new),
     }
 
 

@@ -5,9 +5,8 @@ right steps and 1. Therefore one bootstrap over episodes gives the interval of a
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import NormalDist
-from typing import Protocol
 
 import numpy as np
 
@@ -48,17 +47,6 @@ Quotient = tuple[np.ndarray, np.ndarray]
 """Numerator and denominator of a share by episode, float64 (E,) each."""
 
 
-class InEpisodes(Protocol):
-    """N steps of E episodes: the lengths of the episodes int (E,), each step's episode and place in it int (N,)."""
-
-    @property
-    def lengths(self) -> np.ndarray: ...
-    @property
-    def episode(self) -> np.ndarray: ...
-    @property
-    def step(self) -> np.ndarray: ...
-
-
 def quotients(steps: JudgedSteps, scorer: str) -> dict[str, Quotient]:
     """Each of `SHARES` by episode, over the steps that the scorer counts."""
     right, counted = steps.right[scorer], steps.counted[scorer]
@@ -71,12 +59,13 @@ def quotients(steps: JudgedSteps, scorer: str) -> dict[str, Quotient]:
     gold = {name: counted & (steps.gold.name == ACTION_NAMES.index(name)) for name in ("tap", "swipe", "type")}
     same_kind = counted & (steps.predicted == steps.gold.name)
     correct = count(right)
+    reached = steps_to_first_error(steps.lengths, steps.episode, steps.step, right, counted)
     typed = gold["type"] & same_kind & steps.same_text
     return {
         "partial_match": (correct / divisor, ones),
         "step_match": (correct, lengths),
         "complete_match": ((correct == lengths) * ones, ones),
-        "goal_progress": (steps_to_first_error(steps, right, counted) / divisor, ones),
+        "goal_progress": (reached / divisor, ones),
         "action_type": (count(same_kind), lengths),
         "tap": (count(right & gold["tap"]), count(gold["tap"])),
         "swipe": (count(right & gold["swipe"]), count(gold["swipe"])),
@@ -85,16 +74,14 @@ def quotients(steps: JudgedSteps, scorer: str) -> dict[str, Quotient]:
     }
 
 
-def steps_to_first_error(steps: InEpisodes, right: np.ndarray, counted: np.ndarray | None = None) -> np.ndarray:
-    """The number of right steps before the first wrong one of each episode, int (E,). `counted`: the steps that count,
-    by default all."""
-    wrong = ~right if counted is None else counted & ~right
-    reached = steps.lengths.copy()
-    np.minimum.at(reached, steps.episode[wrong], steps.step[wrong])
-    if counted is None:
-        return reached
-    before = counted & (steps.step < reached[steps.episode])
-    return np.bincount(steps.episode[before], minlength=len(reached))
+def steps_to_first_error(
+    lengths: np.ndarray, episode: np.ndarray, step: np.ndarray, right: np.ndarray, counted: np.ndarray
+) -> np.ndarray:
+    """The number of right steps before the first wrong one of each of E episodes, int (E,), among the steps that count.
+    `lengths`: of the episodes. `episode`, `step`: of each of N steps, and its place in it."""
+    wrong, reached = counted & ~right, lengths.copy()
+    np.minimum.at(reached, episode[wrong], step[wrong])
+    return np.bincount(episode[counted & (step < reached[episode])], minlength=len(reached))
 
 
 def percent(added: np.ndarray, possible: np.ndarray) -> float | None:
@@ -119,6 +106,22 @@ def resampled(added: np.ndarray, possible: np.ndarray, seed: list[int]) -> np.nd
     with np.errstate(invalid="ignore"):
         percents = 100 * (drawn @ kinds.real) / (drawn @ kinds.imag)
     return share + math.sqrt(counted / (counted - 1)) * (percents - share)
+
+
+def resampled_difference(before: Quotient, after: Quotient, seed: list[int]) -> np.ndarray:
+    """`after` less `before` in points, both resampled together as in `resampled`."""
+    (old, possible), (new, now_possible) = before, after
+    if np.array_equal(possible, now_possible):
+        return resampled(new - old, possible, seed)
+    first, second = percent(*before), percent(*after)
+    counted = min(np.count_nonzero(possible), np.count_nonzero(now_possible))
+    if first is None or second is None or counted < 2:
+        return np.full(RESAMPLES, np.nan)
+    rows, counts = np.unique(np.stack([old, possible, new, now_possible]), axis=1, return_counts=True)
+    drawn = np.random.default_rng(seed).multinomial(len(old), counts / len(old), RESAMPLES) @ rows.T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        points = 100 * (drawn[:, 2] / drawn[:, 3] - drawn[:, 0] / drawn[:, 1])
+    return second - first + math.sqrt(counted / (counted - 1)) * (points - (second - first))
 
 
 def interval(percents: np.ndarray, lowest: float = -100.0) -> list[float] | None:
@@ -160,22 +163,6 @@ def mean_resampled(parts: Sequence[tuple[float | None, np.ndarray]]) -> np.ndarr
     """
     drawn = [draws for share, draws in parts if share is not None]
     return np.mean(drawn, axis=0) if drawn else np.full(RESAMPLES, np.nan)
-
-
-def tabulate(
-    by_share: Mapping[str, Quotient], members: Mapping[str, np.ndarray], seed: int
-) -> dict[str, dict[str, tuple[float | None, np.ndarray]]]:
-    """{name: {share: (percent, resampled)}} for the episodes in each mask of `members`, bool (E,)."""
-    return {
-        name: {
-            share: (
-                percent(added[mask], possible[mask]),
-                resampled(added[mask], possible[mask], [seed, *f"{name} {share}".encode()]),
-            )
-            for share, (added, possible) in by_share.items()
-        }
-        for name, mask in members.items()
-    }
 
 
 def wilson(successes: float, trials: float) -> list[float] | None:

@@ -25,7 +25,7 @@ from vlm_agent.evaluation.scoring.measures import (
     mean_resampled,
     percent,
     quotients,
-    tabulate,
+    resampled,
     wilson,
 )
 from vlm_agent.evaluation.scoring.steps import Steps
@@ -111,7 +111,16 @@ def _rows(
     steps: JudgedSteps, scorer: str, members: dict[str, np.ndarray], subsets: list[str], seed: int
 ) -> dict[str, dict]:
     by_share = quotients(steps, scorer)
-    cells = tabulate(by_share, members, seed)
+    cells = {
+        name: {
+            share: (
+                percent(added[mask], possible[mask]),
+                resampled(added[mask], possible[mask], [seed, *f"{name} {share}".encode()]),
+            )
+            for share, (added, possible) in by_share.items()
+        }
+        for name, mask in members.items()
+    }
     proportions = {name: _proportions(by_share, mask) for name, mask in members.items()}
     rows = {name: _row(cells[name], proportions[name], mask, steps) for name, mask in members.items()}
     overall = {
@@ -187,18 +196,26 @@ def _kinds(steps: JudgedSteps, scorers: Sequence[str]) -> dict[str, dict[str, fl
 
 def _by_step(steps: JudgedSteps, scorers: Sequence[str]) -> Iterator[dict]:
     counts = np.bincount(steps.step)
-    right = {scorer: np.bincount(steps.step[steps.right[scorer]], minlength=len(counts)) for scorer in scorers}
+    shares = _shares_by(steps, steps.step, len(counts), scorers)
     for step in np.flatnonzero(counts).tolist():
-        shares = {scorer: percent(right[scorer][step], counts[step]) for scorer in scorers}
-        yield {"step": step, "steps": int(counts[step])} | shares
+        yield {"step": step, "steps": int(counts[step])} | shares[step]
 
 
 def _by_length(steps: JudgedSteps, scorers: Sequence[str]) -> Iterator[dict]:
     lengths, length = np.unique(steps.lengths, return_inverse=True)
     episodes = np.bincount(length, minlength=len(lengths))
-    length_of_step = length[steps.episode]
-    right = {scorer: np.bincount(length_of_step[steps.right[scorer]], minlength=len(lengths)) for scorer in scorers}
+    shares = _shares_by(steps, length[steps.episode], len(lengths), scorers)
     for index, steps_each in enumerate(lengths.tolist()):
         count = int(episodes[index])
-        shares = {scorer: percent(right[scorer][index], episodes[index] * lengths[index]) for scorer in scorers}
-        yield {"length": steps_each, "episodes": count, "steps": count * steps_each} | shares
+        yield {"length": steps_each, "episodes": count, "steps": count * steps_each} | shares[index]
+
+
+def _shares_by(
+    steps: JudgedSteps, place: np.ndarray, places: int, scorers: Sequence[str]
+) -> list[dict[str, float | None]]:
+    """The share of right steps of each place among those that a scorer counts. `place`: of each step."""
+    counted = {scorer: np.bincount(place[steps.counted[scorer]], minlength=places) for scorer in scorers}
+    right = {
+        scorer: np.bincount(place[steps.right[scorer] & steps.counted[scorer]], minlength=places) for scorer in scorers
+    }
+    return [{scorer: percent(right[scorer][at], counted[scorer][at]) for scorer in scorers} for at in range(places)]

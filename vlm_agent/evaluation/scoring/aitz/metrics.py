@@ -111,7 +111,7 @@ def aitz_quotients(steps: AitzSteps, right: np.ndarray) -> dict[str, Quotient]:
         among = steps.gold == code
         quotients[f"{kind}_type"] = (count(same_kind & among), count(among))
         quotients[kind] = (count(right & among), count(among))
-    reached = steps_to_first_error(steps, right)
+    reached = steps_to_first_error(steps.lengths, steps.episode, steps.step, right, np.ones_like(right))
     return quotients | {
         "total_type": (count(same_kind), lengths),
         "total": (count(right), lengths),
