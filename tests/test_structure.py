@@ -15,7 +15,7 @@ GREATEST = {
     "first loss: lines of these functions": 3_742,
     "first verdict: modules": 66,
     "first verdict: lines of these functions": 4_168,
-    "lines of the spine": 66_216,
+    "lines of the spine": 66_201,
     "entries at the top of the package": 22,
 }
 """Figure → its greatest accepted value, where that is above the goal. Only lower it."""

@@ -159,3 +159,11 @@ def test_a_long_text_is_read_in_linear_time(name):
         begin = time.process_time()
         language.decode(text, SCREEN)
         assert time.process_time() - begin < 0.1, part  # ten times the length takes ten times as long
+
+
+@pytest.mark.parametrize("name", ["qwen3_mobile_use", "mai_ui"])
+def test_an_integer_beyond_a_float_is_no_action(name):
+    huge = "1" + "0" * 400
+    arguments = f'{{"action":"click","coordinate":[{huge}, 0, 0, 0]}}'
+    text = f'<tool_call>\n{{"name":"mobile_use","arguments":{arguments}}}\n</tool_call>'
+    assert language_settings({"name": name}).build().decode(text, SCREEN) is None

@@ -19,7 +19,7 @@ from vlm_agent.models.build import Vocabulary, build, build_model, build_tokeniz
 from vlm_agent.models.family import family as family_named
 from vlm_agent.models.family import processor_of
 from vlm_agent.models.llama_vit.model import LlamaViT
-from vlm_agent.models.pretrained import configuration
+from vlm_agent.models.pretrained import configuration, language_model, vision_tower
 from vlm_agent.models.qwen_vl.family import MIN_PIXELS
 from vlm_agent.recipe.model import ModelRecipe, WeightsSource
 
@@ -181,6 +181,20 @@ def test_a_folder_without_weights_is_refused(checkpoints, tmp_path):
 def test_a_misspelt_key_of_a_sub_model_is_refused_with_the_nearest(config, reason):
     with pytest.raises(CheckpointError, match=reason):
         configuration(WeightsSource(config=config), "language_model")
+
+
+@pytest.mark.parametrize(
+    ("key", "config"),
+    [
+        ("language_model", {"model_type": "llama", "num_attention_heads": 0}),
+        ("language_model", {"model_type": "qwen2", "num_attention_heads": 0}),
+        ("vision", {"model_type": "vit", "patch_size": 0}),
+    ],
+)
+def test_a_number_that_divides_and_is_0_is_refused_in_one_line(key, config):
+    source = WeightsSource(config=config)
+    with pytest.raises(CheckpointError, match=f"model.{key}.config: "):
+        language_model(source, 10, torch.float32) if key == "language_model" else vision_tower(source)
 
 
 every_family = pytest.mark.parametrize("family", tiny_qwen.FAMILIES)

@@ -103,6 +103,25 @@ def test_a_configuration_with_a_value_of_another_type_is_one_line(folder, change
     assert "model.vlm" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("content", [b"[]", b"{}", b'{"weight_map": []}', b'{"weight_map": {"a": []}}'])
+def test_a_damaged_index_is_one_line(folder, content, capsys):
+    (folder / "vlm/model.safetensors.index.json").write_bytes(content)
+    assert main(["train", "--config", recipe(folder, "vlm"), "--dry-run"]) == 1
+    message = capsys.readouterr().err
+    assert "model.safetensors.index.json is damaged" in message and message.count("\n") == 1
+
+
+@pytest.mark.parametrize("change", [{"num_attention_heads": 0}, {"model_type": []}, {"model_type": {}}])
+def test_a_configuration_without_heads_or_with_a_type_that_is_no_text_is_one_line(folder, change, capsys):
+    path = folder / "vlm/config.json"
+    content = json.loads(path.read_text())
+    content["text_config"] |= change
+    path.write_text(json.dumps(content | change))
+    assert main(["train", "--config", recipe(folder, "vlm")]) == 1
+    message = capsys.readouterr().err
+    assert message.startswith("vlm-agent train: ") and message.count("\n") == 1
+
+
 def test_a_missing_file_of_an_index_is_named_without_advice_about_bin_files(folder, capsys):
     missing = weights_of(folder / "vlm")
     missing.unlink()

@@ -148,13 +148,9 @@ class AutoUiLanguage(ActionLanguage):
     def _completed_point(self, text: str) -> str | None:
         """A point that may begin with `text` behind its bracket; None if no numbers of coordinates do."""
         y, _, x = text.partition(",")
-        numbers = [(digits, self._number_ending(digits)) for digits in (y, x.removeprefix(" "))]
-        if any(ending is None for _, ending in numbers):
-            return None
-        return f"[{', '.join(f'{digits}{ending}' for digits, ending in numbers)}]"
-
-    def _number_ending(self, digits: str) -> str | None:
-        return next((ending for ending in _NUMBER_ENDINGS if self._is_number(digits + ending)), None)
+        forms = [[digits + ending for ending in _NUMBER_ENDINGS] for digits in (y, x.removeprefix(" "))]
+        numbers = [next(filter(self._is_number, form), None) for form in forms]
+        return None if None in numbers else f"[{', '.join(map(str, numbers))}]"
 
     def _is_number(self, digits: str) -> bool:
         """Whether `digits` are a coordinate as `encode` writes it; any on the screen if not normalised."""

@@ -95,7 +95,7 @@ _TAILS = ('"}', "}", "", *(f'{rest}"}}' for rest in ("n", "0000", "000", "00", "
 """One of these completes an action in whose text a string is open; the last ones complete an escape."""
 
 
-class _NotAnActionError(ValueError):
+class _NotAnActionError(Exception):
     """Why an answer is not an action, in words for the model that wrote it."""
 
 
@@ -277,8 +277,6 @@ def _action(content: dict[str, Any], screen: Screen | None) -> Action:
             match = _POINT.fullmatch(point.text)
             if match is not None:
                 return _BY_POINT[name](float(match[1]), float(match[2]))
-    except _NotAnActionError:
-        raise
     except ValueError as error:  # a point off the screen, a lone surrogate
         raise _NotAnActionError(str(error)) from None
     raise _NotAnActionError(f"action_type must be one of {', '.join(_TYPES)}")

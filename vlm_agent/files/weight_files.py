@@ -158,8 +158,8 @@ def _problem_of_json(path: Path) -> str | None:
     return None if isinstance(content, dict) else f"is damaged: it is not a JSON object; {_AGAIN}"
 
 
-def _places(index: Path) -> dict[str, Path]:
-    """Weight → file of an index, all of them present."""
+def weight_map(index: Path) -> dict[str, str]:
+    """Weight → name of its file. Raises CheckpointError for an index that is damaged."""
     check_file(index)
     content: Any = json.loads(index.read_bytes()).get("weight_map")
     if not isinstance(content, dict) or not content:
@@ -167,11 +167,18 @@ def _places(index: Path) -> dict[str, Path]:
     for name in dict.fromkeys(map(str, content.values())):
         if Path(name).name != name or not name.endswith(".safetensors"):
             raise CheckpointError(f"{index} is damaged: it names the file {name!r}; {_AGAIN}")
+    return {weight: str(name) for weight, name in content.items()}
+
+
+def _places(index: Path) -> dict[str, Path]:
+    """Weight → file of an index, all of them present."""
+    content = weight_map(index)
+    for name in dict.fromkeys(content.values()):
         if not (index.parent / name).exists():
             raise CheckpointError(
                 f"{index.parent} is incomplete: {name}, which {index.name} names, is missing; download it again"
             )
-    return {weight: index.parent / str(name) for weight, name in content.items()}
+    return {weight: index.parent / name for weight, name in content.items()}
 
 
 def _check_index(index: Path) -> None:

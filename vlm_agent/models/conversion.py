@@ -82,7 +82,7 @@ def read_config(folder: Path) -> dict:
     path = folder / "config.json"
     try:
         content = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointFormatError(f"{path} is not JSON ({error}); download it again") from None
     if not isinstance(content, dict):
         raise CheckpointFormatError(f"{path} is no JSON object; download it again")

@@ -20,7 +20,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from vlm_agent.models.attention import WITHIN_SEGMENTS, packed_options, to_device
-from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence
+from vlm_agent.sentences import SCREEN_TOKEN, Sentence
 from vlm_agent.sentences.packing import pack
 
 _LOG = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ class CausalDecoder(Decoder):
 
     def prefill(self, sentences: Sequence[Sentence]) -> Prefill:
         """One forward pass over all sentences in a packed row, in which no sentence attends to another."""
-        row, cache, hidden = self._read(sentences, [_prompt(sentence) for sentence in sentences])
+        row, cache, hidden = self._read(sentences, [sentence.prompt_length for sentence in sentences])
         hidden = hidden.index_select(0, to_device(row["target_places"], hidden.device))
         best = [self.logits(part).argmax(-1) for part in hidden.split(LOGITS_AT_ONCE)]
         return Prefill(
@@ -213,11 +213,6 @@ class CausalDecoder(Decoder):
             **{CACHE: cache},
         )
         return self.logits(decoded.last_hidden_state)
-
-
-def _prompt(sentence: Sentence) -> int:
-    """The tokens before the first supervised one."""
-    return next((at for at, label in enumerate(sentence.labels) if label != IGNORED), len(sentence))
 
 
 class SourceBatch(Protocol):

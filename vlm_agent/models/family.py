@@ -201,7 +201,7 @@ that of a `language_model` does without `vision`."""
 
 def family(model_type: Any, key: str = "") -> ModelFamily:
     """Raises CheckpointError, which names the recipe's `key`, for a family that is not in the registry."""
-    if model_type not in FAMILIES:
+    if not isinstance(model_type, str) or model_type not in FAMILIES:
         raise CheckpointError(
             f"{key and f'{key}: '}models of type {model_type!r} are not supported; supported are "
             f"{', '.join(FAMILIES)}. The published "

@@ -9,8 +9,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from vlm_agent.errors import CheckpointError
-from vlm_agent.files import read_json
-from vlm_agent.files.weight_files import INDEX, WEIGHTS
+from vlm_agent.files.weight_files import INDEX, WEIGHTS, weight_map
 from vlm_agent.models.proxies import usable_proxy
 from vlm_agent.recipe.model import WeightsSource
 
@@ -66,8 +65,7 @@ def _missing_file(source: WeightsSource) -> str | None:
         if _file_of(source, CONFIG) is None:
             return CONFIG
         if (index := _file_of(source, INDEX)) is not None:
-            shards = read_json(index, "download the checkpoint again").get("weight_map", {})
-            wanted = sorted(set(shards.values()))
+            wanted = sorted(set(weight_map(index).values()))
     return next((name for name in wanted if _file_of(source, name) is None), None)
 
 

@@ -43,12 +43,16 @@ def source_configuration(source: WeightsSource, key: str = "vlm", **overrides: A
         return load_configuration(source.location, _name(source, key), **hub_options(source))
 
 
+_BAD_VALUES = (StrictDataclassError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError)
+"""What transformers raises for values that a configuration cannot have, such as no heads."""
+
+
 def load_configuration(checkpoint: str | Path, name: str, **options: str) -> PretrainedConfig:
     """The configuration of a checkpoint. Raises CheckpointError, which names the checkpoint by `name`, where
     transformers cannot read config.json."""
     try:
         return AutoConfig.from_pretrained(checkpoint, **options)
-    except (StrictDataclassError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except _BAD_VALUES as error:
         raise CheckpointError(f"{name}: config.json cannot be read: {reason_of(error)}") from None
 
 
@@ -110,6 +114,8 @@ def complete_model(
         if "ignore_mismatched_sizes" not in str(error):
             raise
         raise CheckpointError(f"{name} has weights of other shapes: it is damaged, or {_OTHER}") from None
+    except ArithmeticError as error:
+        raise CheckpointError(f"{name}: config.json cannot be read: {reason_of(error)}") from None
     missing = sorted(key for key in report["missing_keys"] if not any(word in key for word in unused))
     if missing:
         raise CheckpointError(
@@ -144,7 +150,8 @@ def language_model(
     """In `dtype` if read from safetensors (7 B weights are 27 GB in float32), else in float32. `model_class`: of a
     model read from GGUF; None: transformers' own."""
     if source.config is not None:
-        return AutoModelForCausalLM.from_config(configuration(source, "language_model", vocab_size=vocabulary))
+        with explain_value_errors("model.language_model.config"):
+            return AutoModelForCausalLM.from_config(configuration(source, "language_model", vocab_size=vocabulary))
     with explain_load_errors(source, "language_model"):
         loaded = complete_model(
             AutoModelForCausalLM,
@@ -171,7 +178,7 @@ def vision_configuration(source: WeightsSource) -> PretrainedConfig:
 def vision_tower(source: WeightsSource) -> PreTrainedModel:
     """Float32."""
     if source.config is not None:
-        with explain_missing_extras("vision"):
+        with explain_missing_extras("vision"), explain_value_errors("model.vision.config"):
             return AutoModel.from_config(configuration(source, "vision"))
     with explain_load_errors(source, "vision"):
         model = complete_model(
@@ -210,7 +217,7 @@ def explain_value_errors(where: str) -> Iterator[None]:
     it cannot have."""
     try:
         yield
-    except (StrictDataclassError, TypeError, ValueError) as error:
+    except _BAD_VALUES as error:
         # "Validation error for field 'd_model':" and the reason in a line of its own, which names the field again
         reason = str(error).strip().splitlines()[-1].strip().removeprefix("TypeError: ")
         raise CheckpointError(f"{where}: {reason}") from None
@@ -220,7 +227,7 @@ def _check_keys(content: dict, defaults: PretrainedConfig, where: str) -> None:
     known = {*defaults.to_dict(), *defaults.attribute_map, *_LEGACY_KEYS}
     for key in content.keys() - known:
         raise CheckpointError(
-            f"{where}: {defaults.model_type} has no key {key!r}; did you mean {nearest(key, known)!r}?"
+            f"{where}: {defaults.model_type} has no key {key!r}; did you mean {nearest(str(key), known)!r}?"
         )
     for name in defaults.sub_configs:
         if isinstance(content.get(name), dict) and isinstance(getattr(defaults, name, None), PretrainedConfig):

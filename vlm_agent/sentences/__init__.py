@@ -35,8 +35,7 @@ class Sentence:
     `prefix` tokens; it reads none of the other tokens before it.
 
     `screens`: uint8 (3, height, width) each, in reading order. `element_labels`: int64 (tokens per screen,) for each
-    screen, for a model with an element loss. `about`: the source of the sentence, for messages. `shown`: the number of
-    screens, as visual tokens or as text.
+    screen, for a model with an element loss. `about`: the source of the sentence, for messages.
     """
 
     input_ids: list[int] = field(default_factory=list)
@@ -47,7 +46,6 @@ class Sentence:
     about: str = ""
     roles: list[int] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
-    shown: int = 0
     branches: list[tuple[int, int]] = field(default_factory=list)
 
     def read(self, ids: list[int]) -> None:
@@ -72,13 +70,7 @@ class Sentence:
     def see(self, screen: np.ndarray, tokens: int) -> None:
         """Append a screen of `tokens` visual tokens, without a loss."""
         self.screens.append(screen)
-        self.shown += 1
         self.read([SCREEN_TOKEN] * tokens)
-
-    def read_screen(self, ids: list[int]) -> None:
-        """Append a screen as text, without a loss."""
-        self.shown += 1
-        self.read(ids)
 
     def branch(self, prefix: int, ids: list[int]) -> None:
         """Append another continuation of the first `prefix` tokens, without a loss. It repeats the last of them, whose
@@ -111,7 +103,7 @@ class Sentence:
         for name in _OF_TOKENS:
             setattr(prefix, name, getattr(self, name)[:end])
         prefix.screens, prefix.element_labels = self.screens[:screens], self.element_labels[:screens]
-        prefix.shown, prefix.branches = screens, [one for one in self.branches if one[0] < end]
+        prefix.branches = [one for one in self.branches if one[0] < end]
         return prefix
 
     def suffix(self, begin: int) -> "Sentence":
@@ -121,11 +113,15 @@ class Sentence:
             setattr(suffix, name, getattr(self, name)[begin:])
         suffix.screens = self.screens[len(before.screens) :]
         suffix.element_labels = self.element_labels[len(before.screens) :]
-        suffix.shown = self.shown - before.shown
         return suffix
 
     def __len__(self) -> int:
         return len(self.input_ids)
+
+    @property
+    def prompt_length(self) -> int:
+        """The number of tokens before the first label."""
+        return next((at for at, label in enumerate(self.labels) if label != IGNORED), len(self))
 
     @property
     def supervised(self) -> int:

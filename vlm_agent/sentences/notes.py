@@ -216,6 +216,7 @@ def _kept(names: Sequence[str], is_past: bool) -> Sequence[str]:
 _OTHER_MARKS = ("Action Plan:", DECISION)
 _MARKS = (*_OTHER_MARKS, *(form.in_steps for form in FORMS.values() if form.in_steps and form.role))
 _A_MARK = re.compile("|".join(map(re.escape, _MARKS)))
+# Headings in a text lose their colon, so that a target splits where it was joined.
 _MARK_AND_COLONS = re.compile("({}):+".format("|".join(re.escape(mark.removesuffix(":")) for mark in _MARKS)))
 
 
@@ -237,7 +238,7 @@ class HeadedNotes(UsedNotes):
         """The start of a target: heading, text and link of each note. They join without a separator."""
         segments: list[Segment] = []
         for name in self.learned_names:
-            heading, line = FORMS[name].in_steps, _without_marks(notes.get(name, ""))
+            heading, line = FORMS[name].in_steps, _MARK_AND_COLONS.sub(r"\1", one_line(notes.get(name, "")))
             parts = [f" {heading}" if segments else heading, *([f" {line}"] if line else []), self.LINK]
             segments += [self._written(name, part) for part in parts]
         return segments
@@ -262,11 +263,6 @@ class HeadedNotes(UsedNotes):
             if name in self.learned_names and name not in found:
                 found[name] = text[start:end].strip().removesuffix(self.LINK.strip()).strip()
         return found
-
-
-def _without_marks(text: str) -> str:
-    """`text` on one line. Headings lose their colon, so that a target splits where it was joined."""
-    return _MARK_AND_COLONS.sub(r"\1", one_line(text))
 
 
 # Where notes come from.

@@ -117,9 +117,7 @@ def encode(segments: Iterable[Segment], tokens: Tokens, show: Callable[[Step], S
             sentence.see(*show(segment.screen))
             continue
         ids = _ids(segment, tokens)
-        if segment.screen is not None:
-            sentence.read_screen(ids)
-        elif segment.role is None:
+        if segment.role is None:
             sentence.read(ids)
         else:
             sentence.read(ids[: segment.unlearned])
@@ -135,20 +133,16 @@ def no_screen(step: Step) -> ShownScreen:
 def length(segments: Iterable[Segment], tokens: Tokens, screen_tokens: Callable[[Step], int]) -> int:
     """The number of tokens of `encode(segments, …)`. `screen_tokens`: from a step to the visual tokens of its screen;
     no pixels are needed."""
-    return sum(segment_length(segment, tokens, screen_tokens) for segment in segments)
+    return sum(
+        screen_tokens(one.screen) if one.is_picture and one.screen is not None else text_length(one, tokens)
+        for one in segments
+    )
 
 
 def supervised_length(segments: Iterable[Segment], tokens: Tokens) -> int:
     """The number of tokens with a loss of `encode(segments, …)`."""
     learned = (segment for segment in segments if segment.role is not None)
     return sum(max(0, text_length(segment, tokens) - segment.unlearned) for segment in learned)
-
-
-def segment_length(segment: Segment, tokens: Tokens, screen_tokens: Callable[[Step], int]) -> int:
-    """The number of tokens of one segment; arguments as for `length`."""
-    if segment.is_picture and segment.screen is not None:
-        return screen_tokens(segment.screen)
-    return text_length(segment, tokens)
 
 
 def text_length(segment: Segment, tokens: Tokens) -> int:

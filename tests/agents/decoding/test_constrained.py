@@ -1,5 +1,7 @@
 """Constrained decoding writes an action, whatever the logits."""
 
+import json
+
 import pytest
 import torch
 from helpers import tiny
@@ -210,3 +212,18 @@ def test_a_tokenizer_that_cannot_write_every_byte_is_refused_by_name():
     for tokenizer, name in ((wordpiece, "WordPiece"), (like_t5, "Unigram")):
         with pytest.raises(UserError, match=f"can write every byte; this one, .* is {name} without bytes"):
             token_bytes(PreTrainedTokenizerFast(tokenizer_object=tokenizer))
+
+
+def test_added_tokens_of_any_letters_and_gaps_between_ids_are_no_obstacle():
+    tokenizer = kinds.byte_level()
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<\uff5cUser\uff5c>"]})
+    tokenizer.add_tokens(["two words"])
+    vocabulary = json.loads(tokenizer.backend_tokenizer.to_str())
+    vocabulary["model"]["vocab"]["\uff5c"] = len(tokenizer) + 5
+    gaps = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(vocabulary)))
+    table, _ = token_bytes(gaps)
+    places = gaps.get_vocab()
+    assert len(table) == max(places.values()) + 1
+    assert table[places["two words"]] == b"two words"
+    assert table[places["<\uff5cUser\uff5c>"]] is None
+    assert table[places["\uff5c"]] is None

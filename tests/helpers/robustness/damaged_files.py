@@ -16,7 +16,7 @@ from vlm_agent.agents.examples.nearest import stored_vectors
 from vlm_agent.agents.examples.store import Demonstrations
 from vlm_agent.datasets.convert.folder import Options, Plan, job, read_entry, read_plan, write_or_verify_plan
 from vlm_agent.datasets.convert.summary import Entry, FileSummary, QuarantinedRecord
-from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
+from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset, manifest_digest
 from vlm_agent.datasets.shards.schema import ALL_BUT_PIXELS, INDEX, INDEXED
 from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
 from vlm_agent.datasets.sources import BadRecord, Input
@@ -31,7 +31,7 @@ from vlm_agent.evaluation.predictions import predictions_for, read_predictions, 
 from vlm_agent.evaluation.scoring.metrics import score
 from vlm_agent.files import read_checked, write_checked
 from vlm_agent.models.features.job import ShardExtraction
-from vlm_agent.models.features.store import FEATURES, PIXELS, SUMS, FeatureStore, name_of, shards_digest
+from vlm_agent.models.features.store import FEATURES, PIXELS, SUMS, FeatureStore, name_of
 from vlm_agent.models.run_layout import DIGESTS, FINISHED, base_folder, checked, trained
 from vlm_agent.screens.icons import tiny as icons
 from vlm_agent.screens.widgets.tiny import Network, PhoneWidgetsTiny
@@ -193,7 +193,7 @@ def _write_features(folder: Path) -> Path:
         SHARD, [0, 1], output / "entry.json", lambda _: None
     )
     about = {"extractor": "clip", "checkpoint": None, "form": "patches", "digest": "ab" * 32, "precision": "float32"}
-    shards = {"manifest_sha256": shards_digest(dataset)}
+    shards = {"manifest_sha256": manifest_digest(dataset.directory)}
     size = {"features_version": 1, "extractor": about, "tokens": 2, "size": 4, "shards": shards}
     write_checked(output / MANIFEST, size | {"files": [file.content()]})
     return output

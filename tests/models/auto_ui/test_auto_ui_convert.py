@@ -96,6 +96,20 @@ def test_wrong_weights_are_named_and_nothing_is_written(changed, message, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["published"]
 
 
+def test_weights_of_an_older_file_beside_the_newer_are_refused(tmp_path):
+    source = published("model_flan", tmp_path / "published")
+    (source / "model_old.safetensors").write_bytes((source / "model.safetensors").read_bytes())
+    with pytest.raises(CheckpointFormatError, match=r"is in .*model_old.safetensors and in another file; remove"):
+        convert(source, tmp_path / "ours")
+
+
+def test_a_configuration_that_is_nested_without_end_is_one_line(tmp_path, capsys):
+    source = published("model_flan", tmp_path / "published")
+    (source / "config.json").write_text("[" * 200_000)
+    assert main(["convert-checkpoint", "--input", str(source), "--output", str(tmp_path / "ours")]) == FAILED
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 @pytest.mark.parametrize(("key", "value"), [("d_model", "x"), ("num_heads", 0), ("feed_forward_proj", "what")])
 def test_a_value_that_no_t5_can_have_is_named(key, value, tmp_path):
     source = published("model_flan", tmp_path / "published")

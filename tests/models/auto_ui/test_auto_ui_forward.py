@@ -9,7 +9,7 @@ from torch import nn
 
 from vlm_agent.agents.decoding.greedy import Limits, answer_sources, decode_sentence, most_likely
 from vlm_agent.errors import CheckpointError
-from vlm_agent.models.auto_ui.family import AUTO_UI, AutoUiDecoder, collate, source_length
+from vlm_agent.models.auto_ui.family import AUTO_UI, AutoUiDecoder, collate
 from vlm_agent.models.auto_ui.model import Attention, AutoUi
 from vlm_agent.models.decoding import SourceDecoder
 from vlm_agent.models.loss import NOT_FOR_MODELS
@@ -144,7 +144,7 @@ def test_decoding_token_by_token_gives_the_logits_of_training(tied):
 
 
 def source_of(sentence: Sentence) -> Sentence:
-    source = sentence.prefix(source_length(sentence))
+    source = sentence.prefix(sentence.prompt_length)
     source.screens = sentence.screens
     return source
 

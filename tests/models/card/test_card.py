@@ -1,5 +1,6 @@
 """The card of a model: metadata that the Hub accepts, texts that break neither it nor the Markdown, kept additions."""
 
+import contextlib
 import json
 
 import pytest
@@ -8,7 +9,7 @@ from helpers import tiny
 from huggingface_hub import ModelCard
 
 from vlm_agent.errors import CheckpointError
-from vlm_agent.models.card.card import Scores, Share, write_card, write_scores
+from vlm_agent.models.card.card import Scores, Share, licence_of_bases, write_card, write_scores
 from vlm_agent.models.card.usage import portable
 from vlm_agent.recipe.run import Recipe
 
@@ -144,6 +145,30 @@ def test_a_missing_or_damaged_card_is_one_message(folder):
         write_scores(folder, [scores()])
     (folder / "README.md").write_text("---\nmodel-index: [\n---\n")
     with pytest.raises(CheckpointError, match="metadata cannot be read"):
+        write_scores(folder, [scores()])
+
+
+HARD_TO_READ = [
+    "license: mit\neval_results: 5",
+    "eval_results: [5]",
+    "model-index:\n- name: a\n  results:\n  - {task: {type: t}, dataset: {type: d, name: d}, metrics: [], source: 5}",
+    "1: 2",
+    "[",
+]
+
+
+@pytest.mark.parametrize("metadata", HARD_TO_READ)
+def test_the_card_of_a_base_may_hold_anything(folder, tmp_path, metadata):
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "README.md").write_text(f"---\n{metadata}\n---\n")
+    assert licence_of_bases({"vlm": {"checkpoint": str(base), "commit": None}}) == {}
+
+
+@pytest.mark.parametrize("metadata", HARD_TO_READ)
+def test_scores_in_a_card_whose_metadata_someone_broke_are_one_message(folder, metadata):
+    (folder / "README.md").write_text(f"---\n{metadata}\n---\n")
+    with contextlib.suppress(CheckpointError):
         write_scores(folder, [scores()])
 
 

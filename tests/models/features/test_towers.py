@@ -156,6 +156,14 @@ def test_a_preprocessor_configuration_may_show_whole_screens(tmp_path):
         ({"size": {"longest_edge": 224}}, "size {'longest_edge': 224} is not supported"),
         ({"do_center_crop": False}, "screens differ in shape"),
         ({"size": {"shortest_edge": 200}}, "crop_size (224, 224) is larger than size 200"),
+        ({"image_mean": 0.5}, "a value cannot be read"),
+        ({"image_mean": [0.5]}, "a value cannot be read"),
+        ({"resample": "bicubic"}, "a value cannot be read"),
+        ({"rescale_factor": "x"}, "a value cannot be read"),
+        ({"size": [224, 224]}, "a value cannot be read"),
+        ({"do_center_crop": True, "crop_size": {"h": 1}}, "a value cannot be read"),
+        ({"size": {"height": 0, "width": 0}, "do_center_crop": False}, "a value cannot be read"),
+        ([], "it is not a JSON object"),
     ],
 )
 def test_preprocessing_that_cannot_be_followed_is_an_error(content, complaint, tmp_path):

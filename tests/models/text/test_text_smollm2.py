@@ -20,6 +20,9 @@ def test_smollm2_keeps_its_knowledge_and_is_served_with_the_ids_of_training(tmp_
     words = build_tokenizer(recipe, Vocabulary(tiny_text.LANGUAGE.vocabulary(), ()))
     model = build(recipe, words, tiny_text.LANGUAGE).eval()
     ids = torch.tensor([words("The capital of France is").input_ids])
+    rounded = build(ModelRecipe(language_model=source, dtype="bfloat16"), words, tiny_text.LANGUAGE)
+    assert rounded.dtype == torch.bfloat16
+    assert torch.equal(rounded.model.rotary_emb.inv_freq, model.model.rotary_emb.inv_freq)  # positions stay exact
     model.set_attn_implementation("sdpa")
     logits = model(input_ids=ids).logits
     assert words.decode(logits[0, -1].argmax()) == " Paris"

@@ -198,7 +198,7 @@ class ReleasedLanguage(ActionLanguage):
             return None
         try:
             return read(call.arguments, scale)
-        except ValueError:  # a text that is not valid Unicode
+        except (ValueError, OverflowError):  # a text that is not valid Unicode, an integer beyond a float
             return None
 
     def picture_size(self, screen: Screen) -> tuple[int, int] | None:

@@ -15,10 +15,10 @@ import codecs
 import json
 import re
 from collections.abc import Callable
-from functools import cache
 
 import torch
 from transformers import PreTrainedTokenizerBase
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents.decoding.greedy import Limits
@@ -47,30 +47,29 @@ def token_bytes(tokenizer: PreTrainedTokenizerBase) -> tuple[list[bytes | None],
             f"is {backend['model']['type']} without bytes (decoder: {', '.join(steps) or 'none'}); decode freely, "
             "without --agent.constrained"
         )
-    tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-    table: list[bytes | None] = [pieces(token) for token in tokens]
-    for index, added in tokenizer.added_tokens_decoder.items():
-        table[index] = None if added.special else added.content.encode()
+    vocabulary, added = tokenizer.get_vocab(), tokenizer.added_tokens_decoder
+    table: list[bytes | None] = [None] * (max(vocabulary.values()) + 1)  # ids may have gaps
+    for token, index in vocabulary.items():
+        if index not in added:
+            table[index] = pieces(token)
+        elif not added[index].special:
+            table[index] = added[index].content.encode()
     if missing := {bytes([value]) for value in (*range(0x20, 0x7F), *range(0x80, 0xC0))} - set(table):
         raise CheckpointError(f"this tokenizer cannot write every text: it has no token for the byte {min(missing)!r}")
     return table, drops_space
 
 
-def _from_byte_level(token: str) -> bytes:
-    return bytes(map(_byte_level_alphabet().__getitem__, token))
+_BYTES = {letter: byte for byte, letter in bytes_to_unicode().items()}
+
+
+def _from_byte_level(token: str) -> bytes | None:
+    """None for a token that decodes to no bytes."""
+    return bytes(map(_BYTES.__getitem__, token)) if _BYTES.keys() >= set(token) else None
 
 
 def _from_sentencepiece(token: str) -> bytes:
     byte = _BYTE.fullmatch(token)
     return bytes.fromhex(byte[1]) if byte else token.replace(_SPACE, " ").encode()
-
-
-@cache
-def _byte_level_alphabet() -> dict[str, int]:
-    """Character → byte: visible Latin-1 characters stand for themselves, U+0100 onwards for the other bytes (GPT-2)."""
-    visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [value for value in range(256) if value not in set(visible)]
-    return {chr(value): value for value in visible} | {chr(0x100 + rank): value for rank, value in enumerate(others)}
 
 
 _BEYOND_ASCII = "ü"

@@ -264,7 +264,8 @@ class _Columns:
         used: Counter[int] = Counter(rows[answers[number].sentence] for number in old)
         self.rows, self.slots = len(rows), max(used.values())
         self.history, self.written = max(answers[number].visible for number in old), written
-        self.capacity = _rounded(self.history + self.slots * (written + steps))
+        # A multiple of 8, which kernels of attention with a mask want.
+        self.capacity = -(-(self.history + self.slots * (written + steps)) // 8) * 8
         free = [itertools.count() for _ in rows]
         self.places: dict[int, _Place] = {}
         for number in old:
@@ -318,11 +319,6 @@ class _Columns:
             column[place.row, : self.history] = np.minimum(old[number].start + np.arange(self.history), last)
             column[place.row, place.own_columns(self.written)] = old[number].own_columns(self.written)
         return row, column
-
-
-def _rounded(columns: int) -> int:
-    """A multiple of 8, which kernels of attention with a mask want."""
-    return -(-columns // 8) * 8
 
 
 def answer_sources(

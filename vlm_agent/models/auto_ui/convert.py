@@ -164,7 +164,10 @@ def _check_dtype(source: Path) -> torch.dtype:
 def _read_weights(source: Path) -> dict[str, torch.Tensor]:
     weights: dict[str, torch.Tensor] = {}
     for file in sorted({stored.file for stored in stored_weights(source)}):
-        weights |= tensors_of(file)
+        for name, tensor in tensors_of(file):
+            if name in weights:
+                raise CheckpointFormatError(f"{name} is in {file} and in another file; remove the one that is not used")
+            weights[name] = tensor
     return weights
 
 

@@ -36,7 +36,7 @@ def collate(sentences: list[Sentence]) -> dict:
     The source of a sentence is what precedes its first label, the target is the rest. Plain numbers, which stay on the
     CPU: `source_lengths`, `target_lengths` in tokens and `feature_counts`, the feature vectors, of each sentence.
     """
-    starts = [source_length(sentence) for sentence in sentences]
+    starts = [sentence.prompt_length for sentence in sentences]
     targets = [_target(sentence, start) for sentence, start in zip(sentences, starts, strict=True)]
     roles, weights = (_padded([getattr(one, name) for one in targets], fill) for name, fill in _COLUMNS)
     columns = supervision_columns(roles, weights)
@@ -79,15 +79,8 @@ def screen_features(screens: Sequence[Sequence[np.ndarray]]) -> dict[str, torch.
     return {"features": features} if bool(mask.all()) else {"features": features, "feature_mask": mask}
 
 
-def source_length(sentence: Sentence) -> int:
-    """The number of tokens before the first label."""
-    return next((at for at, label in enumerate(sentence.labels) if label != IGNORED), len(sentence))
-
-
 def _target(sentence: Sentence, start: int) -> Sentence:
-    target = Sentence()
-    for name in ("input_ids", "labels", "kinds", "roles", "weights"):
-        setattr(target, name, getattr(sentence, name)[start:])
+    target = sentence.suffix(start)
     if target.labels != target.input_ids:
         raise ValueError(f"{sentence.about}: a token of the target has no label, so the decoder would not read it")
     return target

@@ -186,6 +186,10 @@ def with_published(folder: Path, published: Mapping[str, str]) -> Recipe:
     return recipe.model_copy(update={"model": recipe.model.with_published(published)})
 
 
+_UNREADABLE = (ValueError, TypeError, AttributeError, KeyError, RecursionError, yaml.YAMLError)
+"""What the hub's library raises for metadata of another form."""
+
+
 def _read(folder: Path) -> tuple[str, ModelCardData]:
     """The text of the card after its metadata, and these."""
     path = folder / CARD
@@ -195,7 +199,7 @@ def _read(folder: Path) -> tuple[str, ModelCardData]:
         card = ModelCard(path.read_text(encoding="utf-8"))
         data = cast("ModelCardData", card.data)
         data.model_name = data.model_name or folder.absolute().name
-    except (ValueError, AttributeError, yaml.YAMLError) as error:
+    except _UNREADABLE as error:
         raise CheckpointError(
             f"{path}: its metadata cannot be read ({error}); correct the card, or move it away"
         ) from None
@@ -323,7 +327,7 @@ def _stated(card: Path | None) -> dict[str, str]:
         if card is None or not card.is_file():
             return {}
         data = ModelCard(card.read_text(encoding="utf-8"), ignore_metadata_errors=True).data.to_dict()
-    except (OSError, ValueError, yaml.YAMLError):
+    except (OSError, *_UNREADABLE):
         return {}
     words = {key: data[key] for key in _LICENCE_KEYS if isinstance(data.get(key), str) and data[key].isprintable()}
     return words if _LICENCE.fullmatch(words.get("license", "")) else {}

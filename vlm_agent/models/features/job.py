@@ -18,7 +18,7 @@ from numpy.lib.format import open_memmap
 from rich.console import Console
 
 import vlm_agent
-from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
+from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset, manifest_digest
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write, kind_problem, read_checked, sha256_of, write_checked
 from vlm_agent.files.jobs import ArrayTask, ShardJob, all_done
@@ -38,7 +38,6 @@ from vlm_agent.models.features.store import (
     name_of,
     pixel_digest,
     row_sum,
-    shards_digest,
 )
 from vlm_agent.recipe.model import FeatureSettings
 
@@ -205,7 +204,7 @@ def finish(output: Path, console: Console) -> None:
     """Writes the manifest after all tasks of a job array. Raises DatasetError if shards are missing or have changed."""
     plan = read_plan(output)
     dataset = ShardDataset(Path(plan["where"]))
-    if shards_digest(dataset) != plan["described"]["shards"]["manifest_sha256"]:
+    if manifest_digest(dataset.directory) != plan["described"]["shards"]["manifest_sha256"]:
         raise DatasetError(
             f"{plan['where']} has changed since its features were extracted; extract them into another folder"
         )
@@ -228,7 +227,7 @@ def _plan(dataset: ShardDataset, extractor: Extractor, options: Options) -> dict
         "size": size,
         "dtype": DTYPE,
         "batch_size": options.batch_size,
-        "shards": {"manifest_sha256": shards_digest(dataset)},
+        "shards": {"manifest_sha256": manifest_digest(dataset.directory)},
     }
     return {"described": described, "where": str(dataset.directory.absolute())}
 

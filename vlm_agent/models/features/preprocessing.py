@@ -75,6 +75,13 @@ def read_preprocessing(content: Mapping[str, Any] | None, default: Preprocessing
     """
     if content is None:
         return default
+    try:
+        return _read_preprocessing(content, default, where)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise CheckpointError(f"{where}: a value cannot be read ({error}); correct it, or download it again") from None
+
+
+def _read_preprocessing(content: Mapping[str, Any], default: Preprocessing, where: str) -> Preprocessing:
     content = {key: value for key, value in content.items() if value is not None}
     for key, wanted in {"do_resize": True, "do_pad": False}.items():
         if content.get(key, wanted) is not wanted:
@@ -94,6 +101,8 @@ def read_preprocessing(content: Mapping[str, Any] | None, default: Preprocessing
         float(content.get("rescale_factor", default.rescale)) if content.get("do_rescale", True) else 1.0,
     )
     edges = resize if isinstance(resize, tuple) else (resize, resize)
+    if min(*edges, *(crop or edges)) < 1:
+        raise ValueError(f"a side of {resize} or {crop} is 0")
     if crop is not None and (crop[0] > edges[0] or crop[1] > edges[1]):
         raise CheckpointError(f"{where}: crop_size {crop} is larger than size {resize}; set crop_size to at most size")
     return result
@@ -134,8 +143,10 @@ def processor_content(preprocessor: Path | None, processor: Path | None) -> dict
             content = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise CheckpointError(f"{path} is not JSON ({error}); download it again") from None
-        if path is processor:
+        if path is processor and isinstance(content, dict):
             content = content.get("image_processor")
+        if content is not None and not isinstance(content, dict):
+            raise CheckpointError(f"{path} is damaged: it is not a JSON object; download it again")
         if content is not None:
             return content
     return None

@@ -70,7 +70,7 @@ class UsedExtractor:
 
 @dataclass(frozen=True)
 class ReadShards:
-    """The shards in a manifest or plan. `manifest_sha256`: `shards_digest`."""
+    """The shards in a manifest or plan. `manifest_sha256`: `manifest_digest`."""
 
     manifest_sha256: str
 
@@ -95,11 +95,6 @@ def name_of(shard: str, ending: str) -> str:
 def row_sum(row: np.ndarray) -> int:
     """The CRC-32 of the features of a step: (T, D)."""
     return zlib.crc32(np.ascontiguousarray(row).data.cast("B"))
-
-
-def shards_digest(dataset: ShardDataset) -> str:
-    """The digest of the manifest of a folder of shards, which has the sha256 of each source file."""
-    return manifest_digest(dataset.directory)
 
 
 def read_feature_manifest(folder: Path) -> dict:
@@ -230,7 +225,7 @@ class FeatureStore:
         here, and each step by its checksum when it is read (`steps`), because all of them may be hundreds of gigabytes.
         """
         self.check_extractor(settings, digest, precision)
-        if self.manifest["shards"]["manifest_sha256"] != shards_digest(dataset):
+        if self.manifest["shards"]["manifest_sha256"] != manifest_digest(dataset.directory):
             raise DatasetError(
                 f"{self.folder / MANIFEST} is of other shards than {dataset.directory} ({MANIFEST} differs); "
                 f"{extraction_remedy(settings, dataset.directory, precision)}"

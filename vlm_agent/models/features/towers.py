@@ -12,8 +12,7 @@ from transformers import Blip2VisionModel, CLIPVisionModel, Dinov2Model, Pretrai
 from transformers.utils.hub import cached_file
 
 from vlm_agent.errors import CheckpointError
-from vlm_agent.files import read_json
-from vlm_agent.files.weight_files import INDEX, WEIGHTS, check_file
+from vlm_agent.files.weight_files import INDEX, WEIGHTS, check_file, weight_map
 from vlm_agent.models.features import Extractor, digest_of
 from vlm_agent.models.features.preprocessing import (
     BICUBIC,
@@ -69,7 +68,7 @@ class CheckpointFiles:
     def _places(self) -> dict[str, str]:
         """Name of each tensor → name of its file."""
         if (index := self.optional(INDEX)) is not None:
-            return read_json(index, "download the checkpoint again")["weight_map"]
+            return weight_map(index)
         if (path := self.optional(WEIGHTS)) is None:
             raise CheckpointError(
                 f"checkpoint {self.name!r} has no {WEIGHTS}. Weights are read from safetensors only; "
@@ -183,6 +182,8 @@ class Tower:
 
     def _shape(self, settings: FeatureSettings, config: Any, preprocessing: Preprocessing) -> tuple[int, int]:
         height, width = preprocessing.output
+        if not isinstance(config.patch_size, int) or config.patch_size < 1:
+            raise CheckpointError(f"config.json: patch_size {config.patch_size!r} is no number of pixels; correct it")
         patches = (height // config.patch_size) * (width // config.patch_size)
         return 1 if settings.form == "pooled" else patches, config.hidden_size
 

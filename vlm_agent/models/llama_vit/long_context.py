@@ -15,7 +15,6 @@ A position id carries the doublings in its upper 32 bits. Whatever counts positi
 batch of prompts of several lengths, so keeps the base of each token.
 """
 
-from collections.abc import Sequence
 from functools import cache
 from types import MethodType
 from typing import Any
@@ -33,11 +32,6 @@ def first_position(ntk_length: int | None, tokens: int) -> int:
     """The position id of the first of `tokens` in a prompt; None: dynamic NTK is off."""
     doublings = 0 if ntk_length is None else (-(-tokens // ntk_length) - 1).bit_length()
     return doublings << _SHIFT
-
-
-def first_positions(ntk_length: int | None, lengths: Sequence[int]) -> torch.Tensor:
-    """int64 (tokens,): the summand of the position of every token in a row of prompts of such `lengths`."""
-    return torch.from_numpy(np.repeat([first_position(ntk_length, length) for length in lengths], lengths))
 
 
 def extend_context(language_model: Any, ntk: bool, log_n_length: int | None) -> None:

@@ -22,7 +22,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, Pretrained
 
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.attention import packed_options, to_device
-from vlm_agent.models.llama_vit.long_context import extend_context, first_positions
+from vlm_agent.models.llama_vit.long_context import extend_context, first_position
 from vlm_agent.models.loss import Policy, SupervisedOutput, supervise
 from vlm_agent.models.pretrained import explain_missing_extras
 from vlm_agent.models.weights.precision import seen_dtype
@@ -342,7 +342,8 @@ class LlamaViT(PreTrainedModel):
         length = input_ids.shape[1]
         own = torch.arange(length, device=input_ids.device)[None] if position_ids is None else position_ids
         lengths = [length] if cu_seqlens is None else np.diff(cu_seqlens).tolist()
-        return own + to_device(first_positions(self.config.ntk_length, lengths), input_ids.device)
+        bases = np.repeat([first_position(self.config.ntk_length, length) for length in lengths], lengths)
+        return own + to_device(torch.from_numpy(bases), input_ids.device)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return self.get_output_embeddings()(hidden * self.config.logit_scale)

@@ -133,9 +133,6 @@ def _screen_starts(ids: np.ndarray, grids: list[tuple[int, int]]) -> list[int]:
 IMAGE_MEAN, IMAGE_STD = tuple(OPENAI_CLIP_MEAN), tuple(OPENAI_CLIP_STD)
 """Qwen2-VL and Qwen2.5-VL take the values of CLIP."""
 
-IMAGE_MEAN_3 = IMAGE_STD_3 = (0.5, 0.5, 0.5)
-"""The values of Qwen3-VL."""
-
 
 class ReadsScreens(SeesScreens):
     """A mixin for transformers' Qwen-VL models.
@@ -211,7 +208,7 @@ class Qwen2_5_VLForConditionalGeneration(ReadsScreens, transformers.Qwen2_5_VLFo
 class Qwen3VLForConditionalGeneration(ReadsScreens, transformers.Qwen3VLForConditionalGeneration):
     """Has the name of transformers' class, because the name is saved with the weights."""
 
-    image_mean, image_std = IMAGE_MEAN_3, IMAGE_STD_3
+    image_mean = image_std = (0.5, 0.5, 0.5)
 
     def __init__(self, config: Any, *args: Any, **options: Any) -> None:
         super().__init__(config, *args, **options)

@@ -236,7 +236,7 @@ class TextFamily(ModelFamily):
         if source.gguf_file is None:
             return self.prepare(whole_model(self.model, source, config, recipe.dtype, "language_model"))
         dtype = getattr(torch, recipe.dtype)
-        return self.prepare(language_model(source, len(tokenizer), dtype, self.model).to(dtype))
+        return self.prepare(to_dtype(language_model(source, len(tokenizer), dtype, self.model), dtype))
 
     def initialise(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, language: LanguageVocabulary

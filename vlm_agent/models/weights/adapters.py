@@ -78,17 +78,14 @@ def choose_trained_weights(
 
 
 def _check_tied(model: PreTrainedModel, train: TrainedParts) -> None:
-    if not _is_tied(model) or train.embeddings == train.head == "frozen":
+    is_tied = model.get_input_embeddings().weight is model.get_output_embeddings().weight
+    if not is_tied or train.embeddings == train.head == "frozen":
         return
     if (train.embeddings, train.head, train.language_model) != ("full", "full", "full"):
         raise RecipeError(
             "this language model's embeddings and head are one matrix: freeze both, or train embeddings, head and "
             "language_model in full"
         )
-
-
-def _is_tied(model: PreTrainedModel) -> bool:
-    return model.get_input_embeddings().weight is model.get_output_embeddings().weight
 
 
 def _part_of(name: str, parts: dict[str, str]) -> str:

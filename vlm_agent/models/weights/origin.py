@@ -215,7 +215,9 @@ def record_learned(run: Path, ids: Iterable[str] | None, base: str | None) -> No
     """
     if ids is None:
         return
-    before = Learned(()) if base is None or base in EMBEDDED else _of_base(base)
+    before = Learned(())
+    if base is not None and base not in EMBEDDED:
+        before = read_learned(trained(base_folder(base)).run) or Learned((), unknown_base=base)
     learned = sorted({*ids, *before.ids})
     unknown = {} if before.unknown_base is None else {_UNKNOWN_BASE: before.unknown_base.encode()}
     schema = _SCHEMA.with_metadata(unknown)
@@ -241,8 +243,3 @@ def copy_learned(run: Path, output: Path) -> None:
     """For a checkpoint with the same weights in another form."""
     if (run / LEARNED_FILE).is_file():
         shutil.copyfile(run / LEARNED_FILE, output / LEARNED_FILE)
-
-
-def _of_base(base: str) -> Learned:
-    learned = read_learned(trained(base_folder(base)).run)
-    return Learned((), unknown_base=base) if learned is None else learned
