@@ -77,14 +77,15 @@ def test_runs_are_compared_over_the_steps_that_each_of_them_counts(rows):
     broken = [replace(row, predicted=None) if number % 3 == 0 else row for number, row in enumerate(rows)]
     scorers = ("official", "strict", "guievalkit")
     pair = compare(rows, broken, scorers=scorers)
-    overall = pair["guievalkit"]["overall"]["step_match"]
-    for key, run in (("before", rows), ("now", broken)):
-        assert overall[key] == score(run, scorers=scorers)["guievalkit"]["overall"]["step_match"]
-    assert overall["difference"] == overall["now"] - overall["before"]
-    low, high = overall["interval"]
-    assert low < overall["difference"] < high
-    back = compare(broken, rows, scorers=scorers)["guievalkit"]["overall"]["step_match"]
-    assert back["difference"] == -overall["difference"]
+    back = compare(broken, rows, scorers=scorers)
+    for share in ("step_match", "complete_match", "partial_match"):
+        overall = pair["guievalkit"]["overall"][share]
+        for key, run in (("before", rows), ("now", broken)):
+            assert overall[key] == score(run, scorers=scorers)["guievalkit"]["overall"][share]
+        assert overall["difference"] == overall["now"] - overall["before"]
+        low, high = overall["interval"]
+        assert low < overall["difference"] < high
+        assert back["guievalkit"]["overall"][share]["difference"] == -overall["difference"]
     assert not pair["changed"]["guievalkit"]["right_to_wrong"]  # an uncounted step is not wrong
 
 

@@ -197,6 +197,16 @@ def test_a_number_that_divides_and_is_0_is_refused_in_one_line(key, config):
         language_model(source, 10, torch.float32) if key == "language_model" else vision_tower(source)
 
 
+@pytest.mark.parametrize("change", [{"hidden_act": "silly"}, {"num_key_value_heads": 0}])
+def test_a_text_model_with_values_that_no_model_can_have_is_refused_in_one_line(change):
+    config = {"model_type": "llama", "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1} | change
+    recipe = ModelRecipe(language_model={"config": config}, word_tokenizer={"vocabulary": 300})
+    with pytest.raises(
+        CheckpointError, match=r"^model.language_model.config: no model can have these values .* correct"
+    ):
+        build(recipe, tiny.tokenizer(), tiny.LANGUAGE)
+
+
 every_family = pytest.mark.parametrize("family", tiny_qwen.FAMILIES)
 
 

@@ -191,6 +191,15 @@ def test_a_round_of_a_version_with_fewer_settings_resumes(tmp_path):
     settings = {key: value for key, value in first.settings().items() if key != "demonstrations"}
     rounds.write_checked(first.folder / "plan.json", {"tasks": ["general/train/7"], "settings": settings})
     assert first._planned(policy=None) == ["general/train/7"]
+    more = replace(first, recipe=recipe(tmp_path, rounds=1, tasks=1, demonstrations=8).reinforcement)
+    with pytest.raises(TrainingError, match=r"reinforcement.demonstrations was 0 when round 1 was played: restore it"):
+        more._planned(policy=None)
+    plan = {"tasks": first.tasks(), "settings": settings, "seed": first.sampling_seed, "policy": "abc"}
+    rounds.write_checked(first.folder / "plan.json", plan)
+    (first.folder / "waves").mkdir()
+    (first.folder / "waves/0000.json").write_text("{}")
+    assert first._planned(policy="abc") == first.tasks()
+    assert (first.folder / "waves/0000.json").exists()
 
 
 def test_held_out_templates_are_never_practised(tmp_path):

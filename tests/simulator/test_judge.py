@@ -31,7 +31,9 @@ def started(task: Task) -> SimulatedPhone:
 @pytest.mark.parametrize(
     "task",
     [
-        *tasks_of("turn_photo", "section_here", "event_here", "close_shade", "scroll_back", "open_site_here"),
+        *tasks_of(
+            "turn_photo", "section_here", "event_here", "close_shade", "scroll_back", "open_site_here", "go_back"
+        ),
         *tasks_of("mail_here", words="Open"),
         *tasks_of("product_here", words="Look at"),
     ],
@@ -41,6 +43,8 @@ def test_a_page_that_a_goal_names_must_be_on_the_screen(task):
     phone = started(task)
     task.solve(phone, pixels=False)
     assert task.reached(phone)
+    phone.shade = True
+    assert not task.reached(phone)
     phone.press_home()
     assert not task.reached(phone)
 

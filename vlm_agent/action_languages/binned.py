@@ -147,7 +147,7 @@ class BinnedLanguage(ActionLanguage):
         """
         for opening in QUOTED_OPENINGS:
             if text.startswith(opening):
-                return _LITERAL_TAILS.get(text[len(opening) + len(_matched(_LITERAL, text, len(opening))) :])
+                return _LITERAL_TAILS.get(_LITERAL.sub("", text[len(opening) :], count=1))
         return _short_ending(self, text)
 
     def _fixed_or_gesture_ending(self, text: str) -> str | None:
@@ -239,12 +239,6 @@ class BinnedSettings(LanguageSettings):
 def _short_ending(language: BinnedLanguage, text: str) -> str | None:
     """`ending` of a text without a quoted text; cached, because decoding repeats the same few prefixes."""
     return language._fixed_or_gesture_ending(text)
-
-
-def _matched(pattern: re.Pattern[str], text: str, start: int) -> str:
-    """The text that `pattern` matches at `start`, "" without a match."""
-    match = pattern.match(text, start)
-    return "" if match is None else match[0]
 
 
 def _goes_like(decoded: Action, swipe: Action) -> bool:

@@ -71,26 +71,8 @@ _COMPLETE = ("complete", "completed", "done", "success", "successful", "reached"
 
 _NOT_NAMES = frozenset(
     (
-        *(
-            "a",
-            "an",
-            "and",
-            "at",
-            "the",
-            "this",
-            "that",
-            "of",
-            "on",
-            "in",
-            "to",
-            "for",
-            "from",
-            "with",
-            "by",
-            "its",
-            "it",
-        ),
-        *("is", "are", "which", "near", "next", "above", "below", "under", "over", "into", "located", "labelled"),
+        *("a", "an", "and", "at", "the", "this", "that", "of", "on", "in", "to", "for", "from", "with", "by", "its"),
+        *("it", "is", "are", "which", "near", "next", "above", "below", "under", "over", "into", "located", "labelled"),
         *("labeled", "named", "called", "visible", "first", "second", "third", "fourth", "fifth", "last", "upper"),
         *("lower", "middle", "top", "bottom", "center", "centre", "central", "corner", "side", "part", "area", "row"),
         *("column", "screen", "page", "app", "application", "icon", "button", "option", "item", "link", "tab", "field"),

@@ -61,8 +61,9 @@ def spread(source: Steps, scorers: Sequence[str] = (), grey: Steps | None = None
     `steps` count and `left_out` do not. `step_success`: right among them, with an `interval` by bootstrap over
     episodes. `kind`: answers of the right kind. `grounding`: right among gold taps and long presses. `blind_ceiling`:
     the best of a few actions for each kind of gold action, a lower bound. `most_frequent`: the most frequent gold
-    action as every answer. `grey`: the step success of the run `grey`, None without it. `slips`: for each slip of the
-    published code the `steps` that it decides and the step success `without` it.
+    action as every answer. Both answer every step, also those that count only with an answer. `grey`: the step success
+    of the run `grey`, None without it. `slips`: for each slip of the published code the `steps` that it decides and the
+    step success `without` it.
 
     Raises UserError naming what the steps lack, and every error of `step_tables`.
     """

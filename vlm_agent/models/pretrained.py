@@ -87,7 +87,8 @@ def whole_model(
 ) -> Model:
     """The model of a source. `config` replaces the configuration of a checkpoint. `key`: the recipe's key of it."""
     if source.config is not None:
-        return model_class._from_config(config, dtype=getattr(torch, dtype))
+        with explain_impossible_values(f"model.{key}.config"):
+            return model_class._from_config(config, dtype=getattr(torch, dtype))
     with explain_load_errors(source, key):
         return complete_model(
             model_class,
@@ -114,8 +115,8 @@ def complete_model(
         if "ignore_mismatched_sizes" not in str(error):
             raise
         raise CheckpointError(f"{name} has weights of other shapes: it is damaged, or {_OTHER}") from None
-    except ArithmeticError as error:
-        raise CheckpointError(f"{name}: config.json cannot be read: {reason_of(error)}") from None
+    except (KeyError, ArithmeticError) as error:
+        raise CheckpointError(f"{name}: config.json has values that no model can have: {error!r}") from None
     missing = sorted(key for key in report["missing_keys"] if not any(word in key for word in unused))
     if missing:
         raise CheckpointError(
@@ -150,7 +151,7 @@ def language_model(
     """In `dtype` if read from safetensors (7 B weights are 27 GB in float32), else in float32. `model_class`: of a
     model read from GGUF; None: transformers' own."""
     if source.config is not None:
-        with explain_value_errors("model.language_model.config"):
+        with explain_impossible_values("model.language_model.config"):
             return AutoModelForCausalLM.from_config(configuration(source, "language_model", vocab_size=vocabulary))
     with explain_load_errors(source, "language_model"):
         loaded = complete_model(
@@ -178,7 +179,7 @@ def vision_configuration(source: WeightsSource) -> PretrainedConfig:
 def vision_tower(source: WeightsSource) -> PreTrainedModel:
     """Float32."""
     if source.config is not None:
-        with explain_missing_extras("vision"), explain_value_errors("model.vision.config"):
+        with explain_missing_extras("vision"), explain_impossible_values("model.vision.config"):
             return AutoModel.from_config(configuration(source, "vision"))
     with explain_load_errors(source, "vision"):
         model = complete_model(
@@ -218,9 +219,17 @@ def explain_value_errors(where: str) -> Iterator[None]:
     try:
         yield
     except _BAD_VALUES as error:
-        # "Validation error for field 'd_model':" and the reason in a line of its own, which names the field again
-        reason = str(error).strip().splitlines()[-1].strip().removeprefix("TypeError: ")
-        raise CheckpointError(f"{where}: {reason}") from None
+        raise CheckpointError(f"{where}: {reason_of(error).removeprefix('TypeError: ')}") from None
+
+
+@contextmanager
+def explain_impossible_values(where: str) -> Iterator[None]:
+    """Raises CheckpointError, one line that names `where`, for values with which no model can be built, such as no
+    heads or an activation that does not exist."""
+    try:
+        yield
+    except (StrictDataclassError, KeyError, ArithmeticError) as error:
+        raise CheckpointError(f"{where}: no model can have these values ({error!r}); correct them") from None
 
 
 def _check_keys(content: dict, defaults: PretrainedConfig, where: str) -> None:

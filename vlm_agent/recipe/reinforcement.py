@@ -30,8 +30,8 @@ class ReinforcementRecipe(Section):
     `curriculum`: `variance` draws a task's template in proportion to p (1 - p), where p is its success in earlier
     rounds, and with a floor of 5 % of all draws; `uniform` draws all templates equally often. `all_fail`: with
     `demonstration`, an expert's trajectory of the task is learned beside a group of rollouts without a success.
-    `demonstrations`: expert's trajectories of so many further tasks are learned in each round, of templates drawn in
-    proportion to 1 - p, with the same floor.
+    `demonstrations`: expert's trajectories of so many further tasks are learned in each round; `variance` draws their
+    templates in proportion to 1 - p.
     """
 
     method: str = "grpo"

@@ -287,5 +287,5 @@ def refuse_idle_rounds(played: Round) -> None:
         raise TrainingError(
             f"the last {PATIENCE} rounds, to round {played.number + 1}, have no group whose rollouts differ in "
             "success, so nothing is learned. Change reinforcement.temperature, samples or curriculum, or set "
-            "reinforcement.all_fail to demonstration; then run the same command again to resume"
+            "reinforcement.all_fail to demonstration or demonstrations to 20; then run the same command again to resume"
         )

@@ -54,6 +54,7 @@ def practised_share(success: float) -> float:
 
 
 def demonstrated_share(success: float) -> float:
+    """An expert shows most where rollouts fail."""
     return 1 - success
 
 
@@ -84,7 +85,7 @@ class Round:
         return dict(read_checked(self.folder / "scores.json", REPLAY))
 
     def settings(self) -> dict[str, Any]:
-        """What decides the rollouts of a round beside the weights."""
+        """What decides the rollouts of a round beside the weights, and how their rows are made."""
         return self.recipe.model_dump(mode="json", exclude={"rounds", "updates", "method", "reward"})
 
     # Tasks
@@ -149,19 +150,25 @@ class Round:
         path = self.folder / "plan.json"
         if policy is None:
             plan = read_checked(path, REPLAY)
-            for key, played in plan["settings"].items():
-                if self.settings().get(key) != played:
+            for key, played in self._completed(plan)["settings"].items():
+                if self.settings()[key] != played:
                     before = f"reinforcement.{key} was {played} when round {self.number + 1} was played"
                     raise TrainingError(f"{before}: restore it until the updates of that round are made, or {REPLAY}")
             return list(plan["tasks"])
         tasks = self.tasks()
         plan = {"tasks": tasks, "settings": self.settings(), "seed": self.sampling_seed, "policy": policy}
-        if ranks.number() == 0 and _known(path) != plan:
+        known = _known(path) if ranks.number() == 0 else plan
+        if known is None or self._completed(known) != plan:
             shutil.rmtree(self.folder, ignore_errors=True)
             (self.folder / "waves").mkdir(parents=True)
             write_checked(path, plan)
         ranks.wait()
         return tasks
+
+    def _completed(self, plan: Mapping[str, Any]) -> dict[str, Any]:
+        """A plan in which keys that its version did not know have their defaults, with which it was played."""
+        defaults = ReinforcementRecipe(rounds=1).model_dump(mode="json")
+        return {**plan, "settings": {key: plan["settings"].get(key, defaults[key]) for key in self.settings()}}
 
     def _wave(self, number: int) -> Path:
         return self.folder / "waves" / f"{number:04d}.json"

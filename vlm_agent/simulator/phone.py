@@ -138,6 +138,11 @@ class SimulatedPhone:
         return hashlib.sha256(self.screenshot().tobytes() + lasting).digest()
 
     @property
+    def shown(self) -> str | None:
+        """The app on the screen; None under the quick settings."""
+        return None if self.shade else self.front
+
+    @property
     def at_home(self) -> bool:
         """Whether the launcher is in the foreground, on any of its pages."""
         return self.front == "Launcher"

@@ -93,17 +93,22 @@ def test_a_keyboard_that_stays_is_named_at_the_end(one_adb, served, caplog, befo
 
 
 @pytest.mark.parametrize("error", [DeviceLostError("it went away"), KeyboardInterrupt()])
-def test_a_keyboard_that_may_stay_selected_is_named_although_the_phone_was_never_opened(
+def test_a_keyboard_is_restored_or_named_although_the_phone_was_never_opened(
     one_adb, served, caplog, monkeypatch, error
 ):
-    def fail(_):
-        raise error
+    usual, errors = Keyboard._is_selected, [error]
 
-    monkeypatch.setattr(Keyboard, "_is_selected", fail)
+    def fail_once(keyboard):
+        if errors:
+            raise errors.pop()
+        return usual(keyboard)
+
+    monkeypatch.setattr(Keyboard, "_is_selected", fail_once)
     with pytest.raises(type(error)):
         AdbPhone(served.serial, **QUICK)
-    assert served.handset.keyboard == UNICODE_KEYBOARD
-    assert "ADBKeyBoard may still be the keyboard" in caplog.text
+    is_lost = isinstance(error, DeviceLostError)
+    assert served.handset.keyboard == (UNICODE_KEYBOARD if is_lost else USUAL_KEYBOARD)
+    assert ("ADBKeyBoard may still be the keyboard" in caplog.text) is is_lost
 
 
 def test_a_keyboard_that_stays_on_a_lost_phone_is_named(one_adb, served, caplog):

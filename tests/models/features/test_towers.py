@@ -162,7 +162,9 @@ def test_a_preprocessor_configuration_may_show_whole_screens(tmp_path):
         ({"rescale_factor": "x"}, "a value cannot be read"),
         ({"size": [224, 224]}, "a value cannot be read"),
         ({"do_center_crop": True, "crop_size": {"h": 1}}, "a value cannot be read"),
-        ({"size": {"height": 0, "width": 0}, "do_center_crop": False}, "a value cannot be read"),
+        ({"crop_size": [224]}, "a value cannot be read"),
+        ({"crop_size": [224, 224, 1]}, "a value cannot be read"),
+        ({"size": {"height": -5, "width": 4}, "do_center_crop": False}, "a side of (-5, 4) is below 1"),
         ([], "it is not a JSON object"),
     ],
 )

@@ -63,7 +63,7 @@ _BYTES = {letter: byte for byte, letter in bytes_to_unicode().items()}
 
 
 def _from_byte_level(token: str) -> bytes | None:
-    """None for a token that decodes to no bytes."""
+    """None for a token with a letter that stands for no byte; it is never chosen."""
     return bytes(map(_BYTES.__getitem__, token)) if _BYTES.keys() >= set(token) else None
 
 

@@ -109,7 +109,7 @@ def decode_sentence(decoder: Decoder, sentence: Sentence, choose: Choice, limits
     prefilled, ids = decoder.begin(sentence), list[int]()
     logits, cache = prefilled.logits, prefilled.cache
     for position in itertools.count(prefilled.position):
-        ids.append(choose(ids, int(logits.argmax()), partial(_same, logits)))
+        ids.append(choose(ids, int(logits.argmax()), logits.detach))
         if limits.reached(ids):
             return ids
         visible = torch.ones(1, 1, cache.get_seq_length() + 1, dtype=torch.bool)
@@ -132,7 +132,7 @@ def decode_together(
     unfinished = list(range(len(read)))
     while True:
         for number, here in zip(unfinished, logits, strict=True):
-            answers[number].append(choices[number](answers[number], int(here.argmax()), partial(_same, here)))
+            answers[number].append(choices[number](answers[number], int(here.argmax()), here.detach))
         unfinished = [number for number in unfinished if not limits.reached(answers[number])]
         if not unfinished:
             return answers
@@ -224,10 +224,6 @@ def decode(
                 answer.ids.append(choose(answer.ids, tokens[place.row][place.slot], logits_here))
                 if limits.reached(answer.ids):
                     del unfinished[number]
-
-
-def _same(logits: torch.Tensor) -> torch.Tensor:
-    return logits
 
 
 _FINISHED_SHARE = 4

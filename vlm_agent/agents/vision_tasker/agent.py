@@ -42,7 +42,7 @@ _TYPICAL, _TOKENS = '{"action": "stop", "result": "done"}', 15
 _NO_COST = Usage(0, 0, 0, 0.0)
 
 REPAIRED = 0.5
-"""The share of steps for which chats show how to repair a reply."""
+"""The share of the steps on whose screen the last reply cannot be read that have a second chat, which repairs it."""
 
 
 class Example(Protocol):
@@ -167,9 +167,9 @@ def _example(prompts: VisionTaskerPrompts, example: Example) -> str:
 
 
 def chats_of(agent: "VisionTaskerAgent", episodes: Iterable[Episode], demonstrated: float = 0.0) -> Iterator[Chat]:
-    """A chat for each step that can be named, and for a share of steps another one, in which the reply of the last step
-    was wrong and the agent is asked again. `demonstrated`: the share of episodes whose prompts have the agent's
-    demonstration, 0 to 1."""
+    """A chat for each step that can be named. For a share of the steps another one follows, in which the agent repeats
+    the reply of the last step, which cannot be read on this screen, and is asked again. `demonstrated`: the share of
+    episodes whose prompts have the agent's demonstration, 0 to 1."""
     for episode in episodes:
         nearest = agent.nearest if _place(f"demonstration {episode.id}") < demonstrated else None
         example = None if nearest is None else nearest(episode.goal)

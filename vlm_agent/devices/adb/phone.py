@@ -78,8 +78,8 @@ class AdbPhone:
             self._display = Display(self._link)
             if selects_keyboard:
                 self._keyboard.select()
-        except BaseException:
-            self._keyboard.restore(is_lost=True)
+        except BaseException as error:
+            self._keyboard.restore(is_lost=isinstance(error, DeviceLostError))
             self._link.close()
             raise
 

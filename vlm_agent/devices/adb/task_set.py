@@ -20,7 +20,7 @@ from pydantic import Field, field_validator
 
 from vlm_agent.devices.adb.phone import AdbPhone
 from vlm_agent.devices.device import OpenedDevice
-from vlm_agent.devices.errors import NotJudgedError, RefusedError
+from vlm_agent.devices.errors import ActionInDoubtError, DeviceLostError, NotJudgedError, RefusedError
 from vlm_agent.devices.task_sets import TaskSet, check_split
 from vlm_agent.settings import Section
 
@@ -77,10 +77,14 @@ class AdbTask:
 
     @contextmanager
     def open(self) -> Iterator[OpenedDevice]:
-        """Raises RefusedError for a reset that fails, ActionInDoubtError where it is unknown whether it did."""
+        """Raises RefusedError for a reset that fails, DeviceLostError for one that was cut."""
         with AdbPhone(self.goals.serial) as phone:
-            for words in self._goal.reset:
-                phone.change(*words)
+            try:
+                for words in self._goal.reset:
+                    phone.change(*words)
+            except ActionInDoubtError as error:
+                what = f"{self.name}: the connection to {phone.serial} was cut during the reset"
+                raise DeviceLostError(f"{what}; run the same command again, which resets the phone again") from error
             yield OpenedDevice(phone, phone.serial, self, packages=phone.packages, launcher=phone.launcher())
 
     def reached(self, phone: AdbPhone) -> bool:

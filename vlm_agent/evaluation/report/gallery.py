@@ -67,7 +67,7 @@ class Panel:
     steps: tuple[ShownScreen, ...]
 
     def count_right(self, scorer: str) -> str:
-        """The number of right steps among those that the scorer counts; the page's template calls it."""
+        """Such as "3 of 4": right steps among those that the scorer counts. The page's template calls it."""
         verdicts = [step.right[scorer] for step in self.steps if scorer in step.right]
         return f"{sum(verdicts)} of {len(verdicts)}"
 

@@ -4,7 +4,7 @@ Both runs are resampled together, episode by episode, so that episodes that are 
 is narrower than the intervals of the two runs suggest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -50,7 +50,8 @@ def compare(
 
 
 def in_same_order(first: JudgedSteps, second: JudgedSteps, names: tuple[str, str]) -> tuple[JudgedSteps, JudgedSteps]:
-    """Raises DatasetError naming the first difference if the gold steps of the runs `names` differ."""
+    """Both runs with their steps in one order. Raises DatasetError naming the first difference if the gold steps of the
+    runs `names` differ."""
     ordered = _in_order(first), _in_order(second)
     _check_same_gold(*ordered, names)
     return ordered
@@ -115,8 +116,11 @@ def _rows(
     before: JudgedSteps, after: JudgedSteps, scorer: str, members: dict[str, np.ndarray], subsets: list[str], seed: int
 ) -> dict[str, dict]:
     pair = measures.quotients(before, scorer), measures.quotients(after, scorer)
-    rows = {name: _cells(pair, mask, seed, name) for name, mask in members.items()}
-    overall = {share: _mean_cell([rows[name][share] for name in subsets], share) for share in measures.SHARES}
+    proportions = {share for share in measures.SHARES_OF_EPISODES if share in pair[0] and _are_paired(pair, share)}
+    rows = {name: _cells(pair, mask, seed, name, proportions) for name, mask in members.items()}
+    overall = {
+        share: _mean_cell([rows[name][share] for name in subsets], share in proportions) for share in measures.SHARES
+    }
     everywhere = np.ones(len(before.lengths), bool)
     return {OVERALL: _row(overall, everywhere, before) | {"subsets": subsets}} | {
         name: _row(rows[name], mask, before) for name, mask in members.items()
@@ -137,30 +141,35 @@ class _Cell:
         return None if self.first is None or self.second is None else self.second - self.first
 
 
-def _cells(
-    pair: tuple[dict[str, measures.Quotient], dict[str, measures.Quotient]], mask: np.ndarray, seed: int, name: str
-) -> dict[str, _Cell]:
-    """By share; a scorer that leaves out unread answers has other denominators in each run."""
+_Pair = tuple[dict[str, measures.Quotient], dict[str, measures.Quotient]]
+
+
+def _are_paired(pair: _Pair, share: str) -> bool:
+    """Whether both runs count the same episodes. A scorer that leaves out unread answers may count others in each."""
+    return np.array_equal(pair[0][share][1], pair[1][share][1])
+
+
+def _cells(pair: _Pair, mask: np.ndarray, seed: int, name: str, proportions: Collection[str]) -> dict[str, _Cell]:
+    """By share. `proportions`: the shares of episodes that both runs count."""
     cells = {}
     for share in measures.SHARES:
         old, new = ((added[mask], possible[mask]) for added, possible in (run[share] for run in pair))
         drawn = measures.resampled_difference(old, new, [seed, *f"{name} {share}".encode()])
-        edges = _of_proportions(old, new) if share in measures.SHARES_OF_EPISODES else measures.interval(drawn)
+        edges = _of_proportions(old, new) if share in proportions else measures.interval(drawn)
         cells[share] = _Cell(measures.percent(*old), measures.percent(*new), drawn, edges)
     return cells
 
 
 def _of_proportions(old: measures.Quotient, new: measures.Quotient) -> list[float] | None:
-    """Numerators and denominators are 0 or 1; an episode is a pair where both runs have one."""
-    both = (old[1] > 0) & (new[1] > 0)
-    gains, losses = ((one[0] > other[0])[both].sum() for one, other in ((new, old), (old, new)))
-    return measures.paired_proportions(int(gains), int(losses), int(both.sum()))
+    """Numerators and denominators are 0 or 1."""
+    gains, losses = (int((one[0] > other[0]).sum()) for one, other in ((new, old), (old, new)))
+    return measures.paired_proportions(gains, losses, int(old[1].sum()))
 
 
-def _mean_cell(cells: list[_Cell], share: str) -> _Cell:
+def _mean_cell(cells: list[_Cell], is_proportion: bool) -> _Cell:
     """The mean over subsets."""
     drawn = measures.mean_resampled([(cell.difference, cell.drawn) for cell in cells])
-    if share in measures.SHARES_OF_EPISODES:
+    if is_proportion:
         edges = measures.interval_of_mean([(cell.difference, cell.interval) for cell in cells])
     else:
         edges = measures.interval(drawn)

@@ -119,7 +119,7 @@ def resampled_difference(before: Quotient, after: Quotient, seed: list[int]) -> 
         return np.full(RESAMPLES, np.nan)
     rows, counts = np.unique(np.stack([old, possible, new, now_possible]), axis=1, return_counts=True)
     drawn = np.random.default_rng(seed).multinomial(len(old), counts / len(old), RESAMPLES) @ rows.T
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore"):
         points = 100 * (drawn[:, 2] / drawn[:, 3] - drawn[:, 0] / drawn[:, 1])
     return second - first + math.sqrt(counted / (counted - 1)) * (points - (second - first))
 

@@ -63,8 +63,8 @@ def score(
     `scorers` holds the rule and the source of each scorer. `confusion[gold name][predicted name]` counts steps.
     `kinds` has percentages of all steps by name of action (D-PoT, tables 6 and 9): `gold`, `predicted`, and for each
     scorer those that are predicted and right. `by_step` has, for each step index from 0, the number of steps and the
-    share right by each scorer; `by_length` has, for each episode length, the number of episodes and their partial
-    match. With a scorer of AitZ, `aitz` holds the table of `aitz_rows`.
+    share right by each scorer; `by_length` has the same for each episode length, with the number of
+    episodes. With a scorer of AitZ, `aitz` holds the table of `aitz_rows`.
 
     Raises DatasetError if a step is missing or occurs twice, or if a group has a subset's name; UserError if a scorer
     is unknown.
@@ -215,7 +215,5 @@ def _shares_by(
 ) -> list[dict[str, float | None]]:
     """The share of right steps of each place among those that a scorer counts. `place`: of each step."""
     counted = {scorer: np.bincount(place[steps.counted[scorer]], minlength=places) for scorer in scorers}
-    right = {
-        scorer: np.bincount(place[steps.right[scorer] & steps.counted[scorer]], minlength=places) for scorer in scorers
-    }
+    right = {scorer: np.bincount(place[steps.right[scorer]], minlength=places) for scorer in scorers}
     return [{scorer: percent(right[scorer][at], counted[scorer][at]) for scorer in scorers} for at in range(places)]

@@ -20,6 +20,7 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.files import atomic_write
 from vlm_agent.models.card.usage import HEADING, code, how_to_use, is_adapter, plain, portable, table
 from vlm_agent.models.hub import cached_path, is_hub_name
+from vlm_agent.models.pretrained import reason_of
 from vlm_agent.models.run_layout import CARD, EMBEDDED, MODEL_FOLDER, base_folder, trained
 from vlm_agent.models.weights.origin import read_sources
 from vlm_agent.recipe.run import Recipe, read_recipe
@@ -200,8 +201,9 @@ def _read(folder: Path) -> tuple[str, ModelCardData]:
         data = cast("ModelCardData", card.data)
         data.model_name = data.model_name or folder.absolute().name
     except _UNREADABLE as error:
+        reason = reason_of(error)
         raise CheckpointError(
-            f"{path}: its metadata cannot be read ({error}); correct the card, or move it away"
+            f"{path}: its metadata cannot be read ({reason}); correct the card, or move it away"
         ) from None
     return card.text, data
 

@@ -77,7 +77,7 @@ def read_preprocessing(content: Mapping[str, Any] | None, default: Preprocessing
         return default
     try:
         return _read_preprocessing(content, default, where)
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         raise CheckpointError(f"{where}: a value cannot be read ({error}); correct it, or download it again") from None
 
 
@@ -102,7 +102,7 @@ def _read_preprocessing(content: Mapping[str, Any], default: Preprocessing, wher
     )
     edges = resize if isinstance(resize, tuple) else (resize, resize)
     if min(*edges, *(crop or edges)) < 1:
-        raise ValueError(f"a side of {resize} or {crop} is 0")
+        raise ValueError(f"a side of {crop or resize} is below 1")
     if crop is not None and (crop[0] > edges[0] or crop[1] > edges[1]):
         raise CheckpointError(f"{where}: crop_size {crop} is larger than size {resize}; set crop_size to at most size")
     return result
@@ -125,7 +125,8 @@ def _crop(content: Mapping[str, Any], default: Preprocessing) -> tuple[int, int]
     size = content.get("crop_size", default.crop)
     if isinstance(size, Mapping):
         return int(size["height"]), int(size["width"])
-    return (size, size) if isinstance(size, int) else size
+    height, width = (size, size) if isinstance(size, int) else size
+    return int(height), int(width)
 
 
 def _three(values: Any) -> tuple[float, float, float]:

@@ -183,7 +183,8 @@ class Tower:
     def _shape(self, settings: FeatureSettings, config: Any, preprocessing: Preprocessing) -> tuple[int, int]:
         height, width = preprocessing.output
         if not isinstance(config.patch_size, int) or config.patch_size < 1:
-            raise CheckpointError(f"config.json: patch_size {config.patch_size!r} is no number of pixels; correct it")
+            where = f"checkpoint {self.checkpoint(settings)!r}: config.json"
+            raise CheckpointError(f"{where}: patch_size {config.patch_size!r} is no number of pixels; correct it")
         patches = (height // config.patch_size) * (width // config.patch_size)
         return 1 if settings.form == "pooled" else patches, config.hidden_size
 

@@ -49,7 +49,7 @@ class Browser(App):
 
     @property
     def shop(self) -> Shop | None:
-        """The shop of the newest page."""
+        """The shop that was opened last among the open pages."""
         sites = (str(route.about) for route in reversed(self.routes) if route.name == "shop_home")
         return next(map(self.shop_named, sites), None)
 

@@ -25,7 +25,7 @@ def search_web(phone: SimulatedPhone, query: str) -> Iterator[Intent]:
 
 def shows_results(phone: SimulatedPhone, query: str) -> bool:
     route = phone.the(Browser).route
-    return phone.front == "Browser" and route.name == "results" and str(route.about).lower() == query
+    return phone.shown == "Browser" and route.name == "results" and str(route.about).lower() == query
 
 
 @template("general", 3.5)
@@ -57,7 +57,7 @@ def look_up_and_open(slots: Slots) -> Goal:
 
     def reached(phone: SimulatedPhone) -> bool:
         route = phone.the(Browser).route
-        return phone.front == "Browser" and route.name == "site" and route.about == site
+        return phone.shown == "Browser" and route.name == "site" and route.about == site
 
     return Goal(
         (
@@ -88,7 +88,7 @@ def find_on_map(slots: Slots) -> Goal:
     def reached(phone: SimulatedPhone) -> bool:
         route = phone.the(Maps).route
         return (
-            phone.front == "Maps"
+            phone.shown == "Maps"
             and route.name == ("way" if directions else "place")
             and str(route.about).lower() == query
         )
@@ -123,7 +123,7 @@ def read_news(slots: Slots) -> Goal:
 
     def reached(phone: SimulatedPhone) -> bool:
         route = phone.the(News).route
-        return phone.front == "News" and route.name == "story" and route.about == (section, city)
+        return phone.shown == "News" and route.name == "story" and route.about == (section, city)
 
     return Goal(
         (
@@ -150,7 +150,7 @@ def visit_site(slots: Slots) -> Goal:
 
     def reached(phone: SimulatedPhone) -> bool:
         route = phone.the(Browser).route
-        return phone.front == "Browser" and route.name == "site" and route.about == site
+        return phone.shown == "Browser" and route.name == "site" and route.about == site
 
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
         anywhere(phone, rng, "Browser", inside=0.15)
@@ -180,7 +180,7 @@ def see_photo(slots: Slots) -> Goal:
 
     def reached(phone: SimulatedPhone) -> bool:
         route = phone.the(Photos).route
-        return phone.front == "Photos" and route.name == "photo" and route.about == [city, number - 1]
+        return phone.shown == "Photos" and route.name == "photo" and route.about == [city, number - 1]
 
     return Goal(
         (f"Show photo {number} of {city}", f"Open photo {number} of the {city} album in Photos"), start, script, reached

@@ -161,7 +161,7 @@ def see_event(slots: Slots) -> Goal:
         calendar = phone.the(Calendar)
         if delete:
             return (day, event) in calendar.deleted
-        return phone.front == "Calendar" and calendar.day == day and calendar.route.about == event
+        return phone.shown == "Calendar" and calendar.day == day and calendar.route.about == event
 
     verb = "Delete" if delete else "Show"
     return Goal(

@@ -84,7 +84,7 @@ def install_and_open(slots: Slots) -> Goal:
         (f"Open {name} (install if not already installed)", f"Open app {name} (install if not already installed)"),
         start,
         script,
-        lambda phone: phone.front == name,
+        lambda phone: phone.shown == name,
     )
 
 
@@ -108,7 +108,7 @@ def uninstall(slots: Slots) -> Goal:
         store = phone.the(Store)
         if there:
             return name in store.removals
-        return phone.front == "Store" and store.route.name == "app" and store.route.about == name
+        return phone.shown == "Store" and store.route.name == "app" and store.route.about == name
 
     return Goal((f"Uninstall {name}", f"Remove the app {name}"), start, script, reached)
 
@@ -144,7 +144,7 @@ def search_store(slots: Slots) -> Goal:
 
     def reached(phone: SimulatedPhone) -> bool:
         route = phone.the(Store).route
-        return phone.front == "Store" and route.name == "results" and str(route.about).lower() == name.lower()
+        return phone.shown == "Store" and route.name == "results" and str(route.about).lower() == name.lower()
 
     return Goal(
         (f"Search the Store for all apps like {name}", f"List apps like {name} in the Store"),

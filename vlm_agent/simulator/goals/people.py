@@ -44,7 +44,7 @@ def handle_mail(slots: Slots) -> Goal:
         if verb == "star":
             return letter is not None and letter.starred
         if verb == "open":
-            return phone.front == "Mail" and mail.route.name == "letter" and mail.route.about.sender == name
+            return phone.shown == "Mail" and mail.route.name == "letter" and mail.route.about.sender == name
         return name in (mail.archived if verb == "archive" else mail.deleted)
 
     return Goal(

@@ -77,7 +77,7 @@ def open_app_here(slots: Slots) -> Goal:
         yield tap(f"app:{name}")
 
     return Goal(
-        (f"Open {name}", f"Open the app {name}", f"Launch {name}"), start, script, lambda phone: phone.front == name
+        (f"Open {name}", f"Open the app {name}", f"Launch {name}"), start, script, lambda phone: phone.shown == name
     )
 
 
@@ -97,7 +97,7 @@ def mail_here(slots: Slots) -> Goal:
         if verb == "Star":
             letter = mail.letter(name)
             return letter is not None and letter.starred
-        return phone.front == "Mail" and mail.route.name == "letter" and mail.route.about.sender == name
+        return phone.shown == "Mail" and mail.route.name == "letter" and mail.route.about.sender == name
 
     return Goal(
         (f"{verb} the letter of {name} here", f"{verb} the mail of {name} on this page"), start, script, reached
@@ -117,7 +117,7 @@ def open_site_here(slots: Slots) -> Goal:
 
     def reached(phone: SimulatedPhone) -> bool:
         route = phone.the(Browser).route
-        return phone.front == "Browser" and route.name == "site" and route.about == site
+        return phone.shown == "Browser" and route.name == "site" and route.about == site
 
     return Goal(
         (f"Open {site} from the results for {topic} in {city}", f"Tap {site} to read on {topic} in {city}"),
@@ -147,7 +147,7 @@ def product_here(slots: Slots) -> Goal:
         shop = phone.the(ShopApp)
         if add:
             return product in shop.shop.added
-        return phone.front == "Shop" and shop.route.name == "shop_product" and shop.route.about == product
+        return phone.shown == "Shop" and shop.route.name == "shop_product" and shop.route.about == product
 
     text = f"Add the {product} on this page to the cart" if add else f"Look at the {product}"
     return Goal(
@@ -182,7 +182,7 @@ def section_here(slots: Slots) -> Goal:
         (f"Swipe to the {section} section to see {city}", f"Swipe to {section} for the story of {city}"),
         start,
         script,
-        lambda phone: phone.front == "News" and phone.the(News).sections[phone.the(News).at] == section,
+        lambda phone: phone.shown == "News" and phone.the(News).sections[phone.the(News).at] == section,
     )
 
 
@@ -203,7 +203,7 @@ def turn_photo(slots: Slots) -> Goal:
         yield swipe("left" if number > at else "right")
 
     def reached(phone: SimulatedPhone) -> bool:
-        return phone.front == "Photos" and phone.the(Photos).route.about == [city, number - 1]
+        return phone.shown == "Photos" and phone.the(Photos).route.about == [city, number - 1]
 
     return Goal((f"Swipe to photo {number} of {city}", f"Turn to photo {number} of {city}"), start, script, reached)
 
@@ -272,6 +272,6 @@ def event_here(slots: Slots) -> Goal:
 
     def reached(phone: SimulatedPhone) -> bool:
         calendar = phone.the(Calendar)
-        return phone.front == "Calendar" and calendar.day == day and calendar.route.about == event
+        return phone.shown == "Calendar" and calendar.day == day and calendar.route.about == event
 
     return Goal((f"Open the {event} of this {day}", f"Show the {event} here on {day}"), start, script, reached)

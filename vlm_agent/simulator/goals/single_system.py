@@ -46,7 +46,7 @@ def close_shade(slots: Slots) -> Goal:
         (f"Close the quick settings over {name}", f"Swipe the quick settings away to see {name}"),
         start,
         script,
-        lambda phone: phone.front == name and not phone.shade,
+        lambda phone: phone.shown == name,
     )
 
 
@@ -86,7 +86,7 @@ def scroll_back(slots: Slots) -> Goal:
 
     def reached(phone: SimulatedPhone) -> bool:
         routes = phone.app(name).routes
-        return phone.front == name and len(routes) == 1 and routes[0].scroll == 0
+        return phone.shown == name and len(routes) == 1 and routes[0].scroll == 0
 
     return Goal((f"Scroll {name} to the top", f"Go to the top of {name}"), start, script, reached)
 
@@ -121,5 +121,5 @@ def go_back(slots: Slots) -> Goal:
         (f"Go back from {name} to all contacts", f"Leave the page of {name}"),
         start,
         script,
-        lambda phone: phone.the(Contacts).route.name == "home",
+        lambda phone: phone.shown == "Contacts" and phone.the(Contacts).route.name == "home",
     )

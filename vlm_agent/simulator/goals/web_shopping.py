@@ -60,7 +60,7 @@ def search_shop(phone: SimulatedPhone, product: str) -> Iterator[Intent]:
 
 def shows(phone: SimulatedPhone, place: str, page: str, about: object = None) -> bool:
     route = phone.app(host_of(place)).route
-    return in_shop(phone, place) and route.name == page and (about is None or route.about == about)
+    return not phone.shade and in_shop(phone, place) and route.name == page and (about is None or route.about == about)
 
 
 def on(place: str) -> str:
