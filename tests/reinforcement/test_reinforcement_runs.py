@@ -154,52 +154,17 @@ def test_learner_and_sampler_are_compared_where_tokens_were_sampled(tmp_path):
     assert line["log_probability_gap"] <= 1e-4
 
 
-def test_the_curriculum_prefers_templates_that_sometimes_succeed_and_demonstrates_those_that_fail(tmp_path):
+def test_the_curriculum_prefers_templates_that_sometimes_succeed(tmp_path):
     played = recipe(tmp_path, rounds=1, tasks=1).reinforcement
     first = rounds.Round(tmp_path, 0, played, 0)
     first.folder.mkdir(parents=True)
     templates = {EASY[0]: [4, 8], "add_two": [0, 200]}
     rounds.write_checked(first.folder / "scores.json", {"figures": {}, "templates": templates, "settings": {}})
     names = [*templates, "see_cart"]
-    second = rounds.Round(tmp_path, 1, played, 0)
-    weights, demonstrated = (
-        dict(zip(names, second._weights(names, share), strict=True))
-        for share in (rounds.practised_share, rounds.demonstrated_share)
-    )
-    assert sum(weights.values()) == sum(demonstrated.values()) == pytest.approx(1)
+    weights = dict(zip(names, rounds.Round(tmp_path, 1, played, 0)._weights(names), strict=True))
+    assert sum(weights.values()) == pytest.approx(1)
     assert weights["see_cart"] == pytest.approx(weights[EASY[0]])  # nothing is known of it
     assert 0.05 / 3 < weights["add_two"] < 0.06
-    assert 0.45 < demonstrated["add_two"] < 0.5  # of 1, 0.5 and 0.5, and the floor
-
-
-def test_further_tasks_are_demonstrated_in_each_round(tmp_path):
-    played = {"rounds": 2, "tasks": 1, "updates": 1, "demonstrations": 3}
-    folder = run(tmp_path / "run", **played)
-    assert [line["demonstrations"] for line in lines(folder)] == [3, 3]
-    first, second = (rounds.Round(folder, number, recipe(tmp_path, **played).reinforcement, 0) for number in (0, 1))
-    tasks = [*first.tasks(), *first.demonstrated(), *second.tasks(), *second.demonstrated()]
-    assert len({*tasks}) == 8
-    held_out = tuple(template.name for template in TEMPLATES if template.subset != "install")
-    practised = recipe(tmp_path, held_out_templates=held_out, **played).reinforcement
-    assert {task.split("/")[0] for task in rounds.Round(tmp_path, 0, practised, 0).demonstrated()} == {"install"}
-
-
-def test_a_round_of_a_version_with_fewer_settings_resumes(tmp_path):
-    played = recipe(tmp_path, rounds=1, tasks=1).reinforcement
-    first = rounds.Round(tmp_path, 0, played, 0)
-    first.folder.mkdir(parents=True)
-    settings = {key: value for key, value in first.settings().items() if key != "demonstrations"}
-    rounds.write_checked(first.folder / "plan.json", {"tasks": ["general/train/7"], "settings": settings})
-    assert first._planned(policy=None) == ["general/train/7"]
-    more = replace(first, recipe=recipe(tmp_path, rounds=1, tasks=1, demonstrations=8).reinforcement)
-    with pytest.raises(TrainingError, match=r"reinforcement.demonstrations was 0 when round 1 was played: restore it"):
-        more._planned(policy=None)
-    plan = {"tasks": first.tasks(), "settings": settings, "seed": first.sampling_seed, "policy": "abc"}
-    rounds.write_checked(first.folder / "plan.json", plan)
-    (first.folder / "waves").mkdir()
-    (first.folder / "waves/0000.json").write_text("{}")
-    assert first._planned(policy="abc") == first.tasks()
-    assert (first.folder / "waves/0000.json").exists()
 
 
 def test_held_out_templates_are_never_practised(tmp_path):
@@ -277,8 +242,7 @@ def test_keys_that_rollouts_exclude_are_refused(tmp_path, changes, message):
     [
         ({"action_language": {"name": "binned"}}, {}, "action_language: phone_vlm_tiny has learned"),
         ({"data": {"past_screens": 2}}, {}, "data.past_screens: phone_vlm_tiny has learned None; use it in place of 2"),
-        ({"data": {"notes": {"think": "learned"}}}, {"all_fail": "demonstration"}, "all_fail: .*no notes to learn"),
-        ({"data": {"notes": {"think": "learned"}}}, {"demonstrations": 1}, "demonstrations: .* to learn; use 0"),
+        ({"data": {"notes": {"think": "learned"}}}, {"all_fail": "demonstration"}, "have no notes to learn"),
     ],
 )
 def test_an_agent_plays_and_learns_in_the_form_that_its_base_has_learned(tmp_path, changes, played, message):

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, field_validator
+from pydantic import Field, PositiveInt, field_validator
 
 from vlm_agent.settings import Section
 
@@ -30,8 +30,6 @@ class ReinforcementRecipe(Section):
     `curriculum`: `variance` draws a task's template in proportion to p (1 - p), where p is its success in earlier
     rounds, and with a floor of 5 % of all draws; `uniform` draws all templates equally often. `all_fail`: with
     `demonstration`, an expert's trajectory of the task is learned beside a group of rollouts without a success.
-    `demonstrations`: expert's trajectories of so many further tasks are learned in each round; `variance` draws their
-    templates in proportion to 1 - p.
     """
 
     method: str = "grpo"
@@ -45,7 +43,6 @@ class ReinforcementRecipe(Section):
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.7
     curriculum: Literal["variance", "uniform"] = "variance"
     all_fail: Literal["none", "demonstration"] = "none"
-    demonstrations: NonNegativeInt = 0
     reward: RewardRecipe = RewardRecipe()
 
     @field_validator("temperature")

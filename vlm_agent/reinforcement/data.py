@@ -111,10 +111,8 @@ class RolloutData(DataModule):
                 f"reinforcement.samples: {played.method} compares the samples of a task, and all advantages of 1 "
                 "sample are zero; use 8"
             )
-        if UsedNotes(self.recipe.data.notes).learned_names:
-            for key, none in (("all_fail", "none"), ("demonstrations", 0)):
-                if getattr(played, key) != none:
-                    raise RecipeError(f"reinforcement.{key}: demonstrations have no notes to learn; use {none}")
+        if played.all_fail == "demonstration" and UsedNotes(self.recipe.data.notes).learned_names:
+            raise RecipeError("reinforcement.all_fail: demonstrations of phones have no notes to learn; use none")
         self._check_base()
         if played.task_set != "simulated":
             raise RecipeError(f"reinforcement.task_set: {played.task_set!r} cannot be practised; use simulated")
@@ -167,9 +165,6 @@ class RolloutStream:
             rollouts = played.played(digest_of(engine.model) if is_new else None, player)
         playing = time.monotonic() - started
         sentences, groups = self._learned(rollouts, agent)
-        for task in played.demonstrated():
-            sentences += _demonstration(task, agent)
-            groups["demonstrations"] += 1
         figures = played.score(rollouts, groups)
         refuse_idle_rounds(played)
         rows = dealt(sentences, data.played.updates * data.rows_per_step, f"{played.sampling_seed}/rows")
@@ -287,5 +282,5 @@ def refuse_idle_rounds(played: Round) -> None:
         raise TrainingError(
             f"the last {PATIENCE} rounds, to round {played.number + 1}, have no group whose rollouts differ in "
             "success, so nothing is learned. Change reinforcement.temperature, samples or curriculum, or set "
-            "reinforcement.all_fail to demonstration or demonstrations to 20; then run the same command again to resume"
+            "reinforcement.all_fail to demonstration; then run the same command again to resume"
         )

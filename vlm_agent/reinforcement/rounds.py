@@ -48,16 +48,6 @@ def practised_templates(recipe: ReinforcementRecipe) -> list[Template]:
     return left
 
 
-def practised_share(success: float) -> float:
-    """Rollouts of a task can be compared where some of them succeed."""
-    return success * (1 - success)
-
-
-def demonstrated_share(success: float) -> float:
-    """An expert shows most where rollouts fail."""
-    return 1 - success
-
-
 @dataclass(frozen=True)
 class Round:
     """Round `number`, from 0, in the run folder `run`."""
@@ -85,37 +75,29 @@ class Round:
         return dict(read_checked(self.folder / "scores.json", REPLAY))
 
     def settings(self) -> dict[str, Any]:
-        """What decides the rollouts of a round beside the weights, and how their rows are made."""
+        """What decides the rollouts of a round beside the weights."""
         return self.recipe.model_dump(mode="json", exclude={"rounds", "updates", "method", "reward"})
 
     # Tasks
 
     def tasks(self) -> list[str]:
         """The tasks of the round, SUBSET/SPLIT/SEED."""
-        return self._tasks(range(self.recipe.tasks), practised_share)
-
-    def demonstrated(self) -> list[str]:
-        """The further tasks whose demonstrations are learned in the round."""
-        played = self.recipe.tasks
-        return self._tasks(range(played, played + self.recipe.demonstrations), demonstrated_share)
-
-    def _tasks(self, numbers: Sequence[int], share: Callable[[float], float]) -> list[str]:
         templates = practised_templates(self.recipe)
-        weights = self._weights([template.name for template in templates], share)
-        return [self._task(number, templates, weights) for number in numbers]
+        weights = self._weights([template.name for template in templates])
+        return [self._task(number, templates, weights) for number in range(self.recipe.tasks)]
 
-    def _weights(self, names: Sequence[str], share: Callable[[float], float]) -> list[float]:
-        """In proportion to the share of the success of each template, and with a floor."""
+    def _weights(self, names: Sequence[str]) -> list[float]:
         if self.recipe.curriculum == "uniform":
             return [1.0] * len(names)
-        # One success and one failure more than there were: a template without a rollout is practised most often.
+        # One success and one failure more than there were: a template without a rollout is drawn most often.
         successes, rollouts = Counter[str](), Counter[str]()
         for age, earlier in enumerate(self.earlier()):
             for name, (won, played) in earlier.scores()["templates"].items():
                 successes[name] += won * FORGETTING**age
                 rollouts[name] += played * FORGETTING**age
-        shares = [share((successes[name] + 1) / (rollouts[name] + 2)) for name in names]
-        return [FLOOR / len(names) + (1 - FLOOR) * one / sum(shares) for one in shares]
+        shares = [(successes[name] + 1) / (rollouts[name] + 2) for name in names]
+        variances = [share * (1 - share) for share in shares]
+        return [FLOOR / len(names) + (1 - FLOOR) * one / sum(variances) for one in variances]
 
     def _task(self, number: int, templates: Sequence[Template], weights: Sequence[float]) -> str:
         rng = random.Random(f"reinforcement {self.seed} {self.number} {number}")  # noqa: S311 (no secret)
@@ -150,25 +132,19 @@ class Round:
         path = self.folder / "plan.json"
         if policy is None:
             plan = read_checked(path, REPLAY)
-            for key, played in self._completed(plan)["settings"].items():
-                if self.settings()[key] != played:
+            for key, value in self.settings().items():
+                if (played := plan["settings"].get(key)) != value:
                     before = f"reinforcement.{key} was {played} when round {self.number + 1} was played"
                     raise TrainingError(f"{before}: restore it until the updates of that round are made, or {REPLAY}")
             return list(plan["tasks"])
         tasks = self.tasks()
         plan = {"tasks": tasks, "settings": self.settings(), "seed": self.sampling_seed, "policy": policy}
-        known = _known(path) if ranks.number() == 0 else plan
-        if known is None or self._completed(known) != plan:
+        if ranks.number() == 0 and _known(path) != plan:
             shutil.rmtree(self.folder, ignore_errors=True)
             (self.folder / "waves").mkdir(parents=True)
             write_checked(path, plan)
         ranks.wait()
         return tasks
-
-    def _completed(self, plan: Mapping[str, Any]) -> dict[str, Any]:
-        """A plan in which keys that its version did not know have their defaults, with which it was played."""
-        defaults = ReinforcementRecipe(rounds=1).model_dump(mode="json")
-        return {**plan, "settings": {key: plan["settings"].get(key, defaults[key]) for key in self.settings()}}
 
     def _wave(self, number: int) -> Path:
         return self.folder / "waves" / f"{number:04d}.json"
