@@ -159,7 +159,14 @@ def _write_result(folder: Path) -> Path:
         "side_effects": ["+ Wi-Fi is on"],
     }
     ends |= {"side_effects": ["+ Wi-Fi is on"], "expert_steps": 4, "reason": "complete", "message": "", "steps": 6}
-    counts = {"unparsed": 1, "in_doubt": 0, "tokens": [120, 30], "seconds": {"agent": 1.5}, "calls": 6}
+    counts = {
+        "unparsed": 1,
+        "in_doubt": 0,
+        "tokens": [120, 30],
+        "seconds": {"agent": 1.5},
+        "calls": 6,
+        "beyond_context": 0,
+    }
     write_checked(folder / RESULT, task | ends | counts)
     return folder / RESULT
 
