@@ -15,7 +15,7 @@ GREATEST = {
     "first loss: lines of these functions": 3_740,
     "first verdict: modules": 66,
     "first verdict: lines of these functions": 4_158,
-    "lines of the spine": 66_173,
+    "lines of the spine": 66_172,
     "entries at the top of the package": 22,
 }
 """Figure → its greatest accepted value, where that is above the goal. Only lower it."""

@@ -63,6 +63,14 @@ def recipe(folder, key: str) -> str:
     return str(path)
 
 
+def change_configuration(folder, change):
+    """Of the whole model and of its text model."""
+    path = folder / "vlm/config.json"
+    content = json.loads(path.read_text())
+    content["text_config"] |= change
+    path.write_text(json.dumps(content | change))
+
+
 def weights_of(place):
     return sorted(place.glob("*.safetensors"))[-1]
 
@@ -95,10 +103,7 @@ def test_a_damaged_description_is_one_line(folder, name, content, capsys):
 
 @pytest.mark.parametrize("change", [{"hidden_size": "many"}, {"hidden_size": None}, {"vision_config": 3}])
 def test_a_configuration_with_a_value_of_another_type_is_one_line(folder, change, capsys):
-    path = folder / "vlm/config.json"
-    content = json.loads(path.read_text())
-    content["text_config"] |= change
-    path.write_text(json.dumps(content | change))
+    change_configuration(folder, change)
     assert main(["train", "--config", recipe(folder, "vlm")]) == 1
     assert "model.vlm" in capsys.readouterr().err
 
@@ -113,10 +118,7 @@ def test_a_damaged_index_is_one_line(folder, content, capsys):
 
 @pytest.mark.parametrize("change", [{"num_attention_heads": 0}, {"model_type": []}, {"model_type": {}}])
 def test_a_configuration_without_heads_or_with_a_type_that_is_no_text_is_one_line(folder, change, capsys):
-    path = folder / "vlm/config.json"
-    content = json.loads(path.read_text())
-    content["text_config"] |= change
-    path.write_text(json.dumps(content | change))
+    change_configuration(folder, change)
     assert main(["train", "--config", recipe(folder, "vlm")]) == 1
     message = capsys.readouterr().err
     assert message.startswith("vlm-agent train: ") and message.count("\n") == 1

@@ -90,7 +90,7 @@ def call_line(prompts: VisionTaskerPrompts, call: Call, element: str) -> str:
     if call.action == "swipe":
         return _swipe_line(prompts, call.direction, element, call.then_tap)
     if call.action == "press":
-        return prompts.fill("line_press", key=prompts.keys[call.key])  # type: ignore[index]
+        return _key_line(prompts, call.key)
     return prompts.line_done if call.is_done else prompts.line_impossible
 
 
@@ -104,7 +104,7 @@ def action_line(prompts: VisionTaskerPrompts, action: Action, shown: Callable[[]
         element = prompts.a_place if number is None else screen.names[number]
         return prompts.fill("line_tap" if action.is_tap else "line_long_press", element=element)
     if action.name in BUTTONS:
-        return prompts.fill("line_press", key=prompts.keys[action.name])  # type: ignore[index]
+        return _key_line(prompts, action.name)
     if action.is_status:
         return prompts.line_done if action == Action.complete() else prompts.line_impossible
     if action.kind is ActionKind.OPEN_APP:
@@ -172,6 +172,10 @@ def _swipe_line(prompts: VisionTaskerPrompts, direction: str, element: str = "",
     if element:
         return prompts.fill("line_swipe_on", direction=towards, element=element)
     return prompts.fill("line_swipe", direction=towards)
+
+
+def _key_line(prompts: VisionTaskerPrompts, key: str) -> str:
+    return prompts.fill("line_press", key=prompts.keys[key])  # type: ignore[index]
 
 
 def _type_line(prompts: VisionTaskerPrompts, text: str) -> str:

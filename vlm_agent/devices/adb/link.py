@@ -65,9 +65,6 @@ class Success:
 SILENT = Success()
 """`input` prints nothing."""
 
-ANY_OUTPUT = Success(lines=re.compile(""))
-"""The exit status alone decides."""
-
 _REMEDIES = {"INJECT_EVENTS": '; where the developer options have "USB debugging (Security settings)", turn it on'}
 """Part of a failure's output → what the user can do about it."""
 

@@ -32,7 +32,7 @@ from vlm_agent.devices.adb.apps import (
 from vlm_agent.devices.adb.display import Display, read_picture
 from vlm_agent.devices.adb.elements import COMMANDS, read_elements
 from vlm_agent.devices.adb.keyboard import Keyboard
-from vlm_agent.devices.adb.link import ANY_OUTPUT, AdbLink, ShellResult, Words
+from vlm_agent.devices.adb.link import AdbLink, ShellResult, Success, Words
 from vlm_agent.devices.errors import DeviceError, DeviceLostError, LockedError, RefusedError
 from vlm_agent.episodes import Action, ActionKind, UiElement
 
@@ -157,7 +157,7 @@ class AdbPhone:
 
     def change(self, *words: str) -> None:
         """Runs a command with side effects once; see `AdbLink.do`."""
-        self._link.do(words, success=ANY_OUTPUT)
+        self._link.do(words, success=Success(lines=re.compile("")))  # whatever it prints: its status decides
 
     def query(self, *words: str) -> ShellResult:
         """The output and exit status of a command that may fail. Raises RefusedError if it hangs."""

@@ -9,7 +9,7 @@ OUT/logs/STAGE.log       its output
 import json
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,13 +33,16 @@ def read_progress(output: Path) -> tuple[list[Path], list[str], int | None]:
         if names is not None and path.stem not in names:
             continue  # of another selection of agents or seeds
         lines = [content for line in path.read_text("utf-8", "replace").splitlines() if (content := _content(line))]
-        ends = [line["status"] for line in lines if "status" in line]
-        is_there = names is None or Path(names[path.stem]).exists()
-        if lines and lines[-1].get("status") == 0 and is_there:
+        if _has_succeeded(lines) and (names is None or Path(names[path.stem]).exists()):
             done.append(path)
-        elif ends and ends[-1]:
+        elif (ends := [line["status"] for line in lines if "status" in line]) and ends[-1]:
             failed.append(f"{path.stem} with status {ends[-1]}; see {output / 'logs' / path.stem}.log")
     return done, failed, None if names is None else len(names)
+
+
+def _has_succeeded(lines: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the last start of a stage has ended well: an earlier success is no longer that of its result."""
+    return bool(lines) and lines[-1].get("status") == 0
 
 
 def _content(line: str) -> dict[str, Any] | None:
@@ -83,9 +86,8 @@ class Records:
             os.fsync(file.fileno())
 
     def is_done(self, stage: Stage) -> bool:
-        """Whether its last start has succeeded and its result is still there."""
-        lines = self._lines(stage)
-        return bool(lines) and lines[-1].get("status") == 0 and stage.result.exists()
+        """Whether it has succeeded and its result is still there."""
+        return _has_succeeded(self._lines(stage)) and stage.result.exists()
 
     def was_started(self, stage: Stage) -> bool:
         return bool(self._lines(stage))

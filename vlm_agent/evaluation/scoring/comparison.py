@@ -116,7 +116,9 @@ def _rows(
     before: JudgedSteps, after: JudgedSteps, scorer: str, members: dict[str, np.ndarray], subsets: list[str], seed: int
 ) -> dict[str, dict]:
     pair = measures.quotients(before, scorer), measures.quotients(after, scorer)
-    proportions = {share for share in measures.SHARES_OF_EPISODES if share in pair[0] and _are_paired(pair, share)}
+    # A scorer that leaves out unread answers may count other episodes in each run: they are no pairs then.
+    paired = (share for share, (_, possible) in pair[0].items() if np.array_equal(possible, pair[1][share][1]))
+    proportions = set(measures.SHARES_OF_EPISODES).intersection(paired)
     rows = {name: _cells(pair, mask, seed, name, proportions) for name, mask in members.items()}
     overall = {
         share: _mean_cell([rows[name][share] for name in subsets], share in proportions) for share in measures.SHARES
@@ -142,11 +144,6 @@ class _Cell:
 
 
 _Pair = tuple[dict[str, measures.Quotient], dict[str, measures.Quotient]]
-
-
-def _are_paired(pair: _Pair, share: str) -> bool:
-    """Whether both runs count the same episodes. A scorer that leaves out unread answers may count others in each."""
-    return np.array_equal(pair[0][share][1], pair[1][share][1])
 
 
 def _cells(pair: _Pair, mask: np.ndarray, seed: int, name: str, proportions: Collection[str]) -> dict[str, _Cell]:

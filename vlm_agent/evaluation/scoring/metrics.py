@@ -63,8 +63,8 @@ def score(
     `scorers` holds the rule and the source of each scorer. `confusion[gold name][predicted name]` counts steps.
     `kinds` has percentages of all steps by name of action (D-PoT, tables 6 and 9): `gold`, `predicted`, and for each
     scorer those that are predicted and right. `by_step` has, for each step index from 0, the number of steps and the
-    share right by each scorer; `by_length` has the same for each episode length, with the number of
-    episodes. With a scorer of AitZ, `aitz` holds the table of `aitz_rows`.
+    share right by each scorer; `by_length` has the same for each episode length, with the number of episodes. With a
+    scorer of AitZ, `aitz` holds the table of `aitz_rows`.
 
     Raises DatasetError if a step is missing or occurs twice, or if a group has a subset's name; UserError if a scorer
     is unknown.

@@ -201,9 +201,8 @@ def _read(folder: Path) -> tuple[str, ModelCardData]:
         data = cast("ModelCardData", card.data)
         data.model_name = data.model_name or folder.absolute().name
     except _UNREADABLE as error:
-        reason = reason_of(error)
         raise CheckpointError(
-            f"{path}: its metadata cannot be read ({reason}); correct the card, or move it away"
+            f"{path}: its metadata cannot be read ({reason_of(error)}); correct the card, or move it away"
         ) from None
     return card.text, data
 

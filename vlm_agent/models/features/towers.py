@@ -184,7 +184,7 @@ class Tower:
         height, width = preprocessing.output
         if not isinstance(config.patch_size, int) or config.patch_size < 1:
             where = f"checkpoint {self.checkpoint(settings)!r}: config.json"
-            raise CheckpointError(f"{where}: patch_size {config.patch_size!r} is no number of pixels; correct it")
+            raise CheckpointError(f"{where}: patch_size must be 1 or more pixels, not {config.patch_size!r}")
         patches = (height // config.patch_size) * (width // config.patch_size)
         return 1 if settings.form == "pooled" else patches, config.hidden_size
 
