@@ -64,7 +64,7 @@ def recipe(folder, key: str) -> str:
 
 
 def change_configuration(folder, change):
-    """Of the whole model and of its text model."""
+    """The keys of `change` are set for the whole model and for its text model."""
     path = folder / "vlm/config.json"
     content = json.loads(path.read_text())
     content["text_config"] |= change
