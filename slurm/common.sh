@@ -110,6 +110,10 @@ run() {
     done
     status=0
     wait "$child" || status=$?
+    # Slurm sends TERM to the step first, which may end before this script gets it.
+    if [ "$status" != 0 ] && [ "$(squeue --noheader --jobs="$JOB" --format=%T 2>/dev/null)" = COMPLETING ]; then
+        end_early "$child"
+    fi
     # Nothing after this point may skip `conclude`, which requeues the job: no signal, and no message that cannot be read
     # or written.
     trap '' USR1 TERM

@@ -134,6 +134,13 @@ def test_a_preempted_job_is_recorded_at_once_and_resumes(ended):
     assert ended["is preempted"].state == "COMPLETED"
 
 
+def test_a_step_that_ends_before_its_script_gets_the_signal_is_not_a_failure(workplace):
+    workplace.install("srun", f"if {RESTARTED}; then {FINISH}; else scontrol requeue $SLURM_JOB_ID; exit 1; fi\n")
+    job = workplace.submit("slurm/train.sbatch", "--config", "recipe.yaml", "--output", "run")
+    assert workplace.cluster.wait_for(job, seconds=SECONDS) == [{"COMPLETED"}]
+    assert _ended(workplace, job, "COMPLETED").events == ["start", "stopped", "start", "done"]
+
+
 @pytest.mark.parametrize(("turns", "state"), [(3, "COMPLETED"), (10, "FAILED")])
 def test_preemptions_are_not_turns_without_progress_until_they_are_ten(workplace, turns, state):
     workplace.install("torchrun", _TORCHRUN)
