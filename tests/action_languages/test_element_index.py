@@ -138,19 +138,27 @@ def test_an_element_that_is_called_by_its_name_is_the_one_of_the_number(rows, pl
     assert BY_NAME.decode(by_name, shown) == BY_NAME.decode(by_number, shown) == LANGUAGE.decode(by_number, shown)
     assert BY_NAME.predicted_box(by_name, shown) == LANGUAGE.predicted_box(by_number, shown)
     if isinstance(called := json.loads(by_name).get("idx"), str):
-        assert [" ".join(row[4].split()).casefold() for row in rows].count(called.casefold()) == 1
+        named = [number for number, row in enumerate(rows) if " ".join(row[4].split()).casefold() == called.casefold()]
+        name, _, place = called.rpartition(" (")
+        same = [number for number, row in enumerate(rows) if " ".join(row[4].split()).casefold() == name.casefold()]
+        assert (named or same[int(place[:-1]) - 1 :][:1]) == [json.loads(by_number)["idx"]]
         for end in range(len(by_name) + 1):
             assert BY_NAME.ending(by_name[:end]) is not None
         assert BY_NAME.ending(by_name) == ""
 
 
-def test_a_name_is_written_where_one_element_has_it_and_else_the_number():
+def test_a_name_is_written_with_an_ordinal_where_several_elements_have_it():
     texts = ["Wi-Fi", "Install", "install", "7", "12 Main St", "x" * 81]
     rows = [UiElement((n / 10, 0.0, 0.1, 1.0), text) for n, text in enumerate(texts)]
     shown = Screen(None, (*rows, UiElement((0.9, 0.0, 0.1, 1.0), "", "ICON_HOME")))
     taps = (Action.tap((number + 0.5) / 10, 0.5) for number in (*range(6), 9))
     written = [json.loads(BY_NAME.encode(tap, shown))["idx"] for tap in taps]
-    assert written == ["Wi-Fi", 1, 2, 3, "12 Main St", 5, "ICON_HOME"]
+    assert written == ["Wi-Fi", "Install (1)", "install (2)", "7 (1)", "12 Main St", 5, "ICON_HOME"]
+    for name in ("Install (0)", "Install (3)", "Install (1) (2)", "Install (١)"):
+        assert f'no element is called "{name}"' in BY_NAME.problem(_click(name), shown)
+    literal = Screen(None, (*shown.elements, UiElement((0.7, 0.0, 0.1, 1.0), "INSTALL (2)")))
+    written = [json.loads(BY_NAME.encode(Action.tap(place, 0.5), literal))["idx"] for place in (0.25, 0.75)]
+    assert written == [2, "INSTALL (2)"]
     assert 'several elements are called "INSTALL"; write the id' in BY_NAME.problem(_click("INSTALL"), shown)
     assert 'no element is called "Bluetooth"' in BY_NAME.problem(_click("Bluetooth"), shown)
     assert BY_NAME.decode(_click("7"), shown) is None  # a number, which the screen does not have

@@ -14,9 +14,9 @@ under the finger; where no element lies, as the nearest one. An element is tappe
 finger, which need not be its centre: a row is tapped beside the switch in it. A swipe is the direction of the finger,
 and decodes to one of `SWIPES`. So decoding an encoded action returns it with another point in the same element.
 
-With `names`, a touch is written with the element's name in place of its number (`"idx": "Wi-Fi"`), where no other
-element has the same: its text, or the type of an icon. This is ours: a small model copies a name from its prompt long
-before it finds the number beside it. Numbers are read, too.
+With `names`, a touch is written with the element's name in place of its number (`"idx": "Wi-Fi"`): its text, or the
+type of an icon. `"Install (2)"` is the second element named Install. This is ours: a small model copies a name from its
+prompt long before it finds the number beside it. Numbers are read, too.
 
 Answers are read leniently: fences and words around the object, single quotation marks as Python writes them, and a
 number as a string. An answer with two different actions is none.
@@ -27,7 +27,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal, TypeGuard
 
 from pydantic import model_serializer
@@ -37,6 +37,7 @@ from vlm_agent.episodes import KINDS_WITH_TEXT, Action, Screen, UiElement
 from vlm_agent.geometry import nearest_box, place_of_box
 from vlm_agent.texts.actions import action_in_words
 from vlm_agent.texts.lines import one_line
+from vlm_agent.texts.ordinals import called, names_of
 
 _UNITS, _CENTRE = 1000, (0.5, 0.5)
 _TYPE_KEY = "action_type"
@@ -116,7 +117,7 @@ class _Nested:
 
 @dataclass(frozen=True)
 class ElementIndexLanguage(ActionLanguage):
-    """The codec. `names`: an element is called by its name where only one has it."""
+    """The codec. `names`: an element is called by its name, with an ordinal where several have it."""
 
     names: bool = False
 
@@ -141,7 +142,11 @@ class ElementIndexLanguage(ActionLanguage):
             "Answer with one JSON object and nothing else, in one of these forms:\n"
             + "\n".join(forms)
             + "\nNUMBER is the id of the element to touch"
-            + (", or in quotation marks its text, or its class, if no other element has the same" if self.names else "")
+            + (
+                ', or in quotation marks its text or class; "OK (2)" is the second one with the text OK'
+                if self.names
+                else ""
+            )
             + ". DIRECTION is the direction in which the finger moves, one "
             f"of {directions}: up shows what is further down. WORDS are typed into the field in focus. "
             "status_complete: the goal is reached. status_impossible: it cannot be reached."
@@ -156,9 +161,7 @@ class ElementIndexLanguage(ActionLanguage):
         name = "click" if action.is_tap else "long_press"
         number = _nearest(screen, action.touch_yx)
         if number is not None:
-            called = _name(_elements(screen)[number])
-            is_alone = self.names and _is_name(called) and _called(called, screen) == [number]
-            return _written(name, idx=called if is_alone else number)
+            return _written(name, idx=_call(number, screen) if self.names else number)
         y, x = (f"{round(value * _UNITS) / _UNITS:.3f}" for value in action.touch_yx)
         return f"{_opening(f'{name}_at', 'point')}[{y}, {x}]}}"
 
@@ -190,13 +193,13 @@ class ElementIndexLanguage(ActionLanguage):
     def _content(self, text: str, screen: Screen | None) -> dict[str, Any]:
         """The object in `text`, with the number of an element in place of its name. Raises _NotAnActionError."""
         content = _only_object(text)
-        called = content.get("idx")
-        if not self.names or content[_TYPE_KEY] not in _BY_NUMBER or not _is_name(called):
+        name = content.get("idx")
+        if not self.names or content[_TYPE_KEY] not in _BY_NUMBER or not _is_name(name):
             return content
-        numbers = _called(called, screen)
+        numbers = called(name, partial(_named, screen))
         if len(numbers) != 1:
-            who, called = "several elements are" if numbers else "no element is", one_line(called)
-            raise _NotAnActionError(f"{who} called {json.dumps(called, ensure_ascii=False)}; write the id of one")
+            who, name = "several elements are" if numbers else "no element is", one_line(name)
+            raise _NotAnActionError(f"{who} called {json.dumps(name, ensure_ascii=False)}; write the id of one")
         return {**content, "idx": numbers[0]}
 
     def vocabulary(self) -> LanguageVocabulary:
@@ -251,7 +254,14 @@ def _name(element: UiElement) -> str:
     return one_line(element.text) or (element.type if _ICON.fullmatch(element.type) else "")
 
 
-def _called(name: str, screen: Screen | None) -> list[int]:
+def _call(number: int, screen: Screen | None) -> str | int:
+    """A name by which a touch is read as one of this element; else its number."""
+    find = partial(_named, screen)
+    names = names_of(number, _name(_elements(screen)[number]), find)
+    return next((name for name in names if _is_name(name) and called(name, find) == [number]), number)
+
+
+def _named(screen: Screen | None, name: str) -> list[int]:
     """The numbers of the elements with a name, in any case of its letters, with entities of HTML or without."""
     wanted = {one_line(text).casefold() for text in (name, html.unescape(name))} - {""}
     return [number for number, one in enumerate(_elements(screen)) if _name(one).casefold() in wanted]

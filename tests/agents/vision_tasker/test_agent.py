@@ -416,7 +416,7 @@ def test_an_agent_that_is_shown_asks_for_its_own_store():
     [
         (Action.tap(0.45, 0.5), {"action": "tap", "element": "Wi-Fi"}),
         (Action.tap(0.05, 0.1), {"action": "tap", "element": "button back"}),
-        (Action.tap(0.62, 0.9), {"action": "tap", "element": 5}),  # ten elements are called Install
+        (Action.tap(0.62, 0.9), {"action": "tap", "element": "Install (3)"}),  # ten elements are called Install
         (Action.long_press(0.45, 0.5), {"action": "long_press", "element": "Wi-Fi"}),
         (Action.tap(0.95, 0.1), None),
         (Action.swipe((0.8, 0.5), (0.2, 0.5)), {"action": "swipe", "direction": "up"}),
@@ -438,11 +438,15 @@ def test_a_recorded_action_is_taught_as_the_reply_that_means_it_or_not_at_all(tm
         assert ours.read(text, shown).action.kind is ActionKind.LONG_PRESS
 
 
-@pytest.mark.parametrize("text", ["12", "x" * 81, "Wi-Fi"])
-def test_an_element_whose_text_does_not_name_it_alone_is_taught_by_its_number(tmp_path, text):
+@pytest.mark.parametrize(("text", "taught"), [("12", "12 (1)"), ("x" * 81, 1), ("Wi-Fi", "Wi-Fi (1)")])
+def test_an_element_whose_text_does_not_name_it_alone_is_taught_with_an_ordinal_or_by_its_number(
+    tmp_path, text, taught
+):
     ours = agent("http://a:1", tmp_path, KnownScreens(understood(BACK, replace(FIELD, text=text), WIFI)))
     shown = ours.show(Screen(pixels(0)))
-    assert json.loads(reply_of(Action.tap(0.25, 0.5), shown))["element"] == 1
+    reply = reply_of(Action.tap(0.25, 0.5), shown)
+    assert json.loads(reply)["element"] == taught
+    assert ours.read(reply, shown).action == ours.read('{"action": "tap", "element": 1}', shown).action
 
 
 def test_some_chats_repair_a_reply_in_the_words_that_the_agent_uses(tmp_path):

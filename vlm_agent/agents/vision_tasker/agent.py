@@ -35,6 +35,7 @@ from vlm_agent.agents.vision_tasker.shown import NAME_CHARACTERS, PromptLanguage
 from vlm_agent.datasets.statistics.leakage import normalise
 from vlm_agent.episodes import BUTTONS, Action, ActionKind, Episode, Screen, is_same_screen, recorded_screen
 from vlm_agent.texts.lines import one_line
+from vlm_agent.texts.ordinals import names_of
 
 _TYPICAL, _TOKENS = '{"action": "stop", "result": "done"}', 15
 """A reply for estimates, and its tokens."""
@@ -213,17 +214,19 @@ def _place(name: str) -> float:
 
 def reply_of(action: Action, shown: ShownScreen) -> str | None:
     """The reply that means a recorded action on a screen; None for a touch on no element, and for kinds of actions that
-    the agent does not have. An element is called by its text or name where no other element has the same, as in the
-    official code's answers: a small model copies a name sooner than it finds the number beside it."""
+    the agent does not have. An element is called by its text or name, as in the official code's answers, with an
+    ordinal where several have the same: a small model copies a name sooner than it finds the number beside it."""
     content = _content(action, shown)
     return None if content is None else json.dumps(content, ensure_ascii=False)
 
 
 def _element(number: int, shown: ShownScreen) -> str | int:
     name = one_line(shown.texts[number]) or shown.names[number]
-    with suppress(NoCallError, NoElementError):  # several have the name; a text of digits alone would be a number
-        call = read_call(json.dumps({"action": "tap", "element": name}))
-        return name if len(name) <= NAME_CHARACTERS and element_of(call, shown) == number else number
+    for called in names_of(number, name, shown.named):
+        with suppress(NoCallError, NoElementError):  # several have the name; a text of digits alone would be a number
+            call = read_call(json.dumps({"action": "tap", "element": called}))
+            if len(called) <= NAME_CHARACTERS and element_of(call, shown) == number:
+                return called
     return number
 
 

@@ -17,6 +17,7 @@ from vlm_agent.screens.describe import WORDS, describe, describe_part, plain
 from vlm_agent.screens.seen import Box, Part
 from vlm_agent.sentences.html import screen_html
 from vlm_agent.texts.lines import one_line
+from vlm_agent.texts.ordinals import called
 
 Shown = Literal["words", "html", "marks"]
 PromptLanguage = Literal["en", "zh"]
@@ -52,6 +53,10 @@ class ShownScreen:
 
     def called(self, name: str) -> list[int]:
         """The elements of the screen with this text, else those with this name, white space and case ignored."""
+        return called(name, self.named)
+
+    def named(self, name: str) -> list[int]:
+        """`called` without ordinals."""
         wanted = _folded(name)
         for known in (self.texts, self.names):
             if found := [number for number in self.numbers if wanted and _folded(known[number]) == wanted]:
