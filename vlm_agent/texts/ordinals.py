@@ -1,4 +1,4 @@
-"""Names of elements of which several have the same: `Install (2)` is the second one named Install."""
+"""Names of elements, with an ordinal where several have the same: `Install (2)` is the second one named Install."""
 
 import re
 from collections.abc import Callable
