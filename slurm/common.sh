@@ -111,7 +111,7 @@ run() {
     status=0
     wait "$child" || status=$?
     # Slurm sends TERM to the step first, which may end before this script gets it.
-    if [ "$status" != 0 ] && [ "$(squeue --noheader --jobs="$JOB" --format=%T 2>/dev/null)" = COMPLETING ]; then
+    if [ "$status" != 0 ] && [ "$(timeout 10 squeue --noheader --jobs="$JOB" --format=%T 2>/dev/null)" = COMPLETING ]; then
         end_early "$child"
     fi
     # Nothing after this point may skip `conclude`, which requeues the job: no signal, and no message that cannot be read

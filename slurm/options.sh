@@ -1,18 +1,16 @@
 # shellcheck shell=bash
 # Functions of pipeline.sh and of all jobs; site.sh was sourced before.
 
-# option NAME WORDS…: prints the value of the option NAME among WORDS; fails if it is absent.
+# option NAME WORDS…: prints the last value of the option NAME among WORDS, as vlm-agent reads it; fails if it is absent.
 option() {
-    local name=$1
-    shift
-    while [ $# -gt 0 ]; do
+    local name=$1 value found=""
+    while shift && [ $# -gt 0 ]; do
         case $1 in
-            "$name") [ $# -gt 1 ] && printf '%s\n' "$2" && return ;;
-            "$name="*) printf '%s\n' "${1#*=}" && return ;;
+            "$name") [ $# -gt 1 ] && found=1 value=$2 ;;
+            "$name="*) found=1 value=${1#*=} ;;
         esac
-        shift
     done
-    return 1
+    [ -n "$found" ] && printf '%s\n' "$value"
 }
 
 # use_caches: the caches that jobs read, and whether they have a connection to the hub.

@@ -96,10 +96,9 @@ check_command() {
         config=$(option --config "${train[@]}") || fail "train needs --config, a recipe"
         [ -f "$config" ] || fail "the recipe $config does not exist"
         [ ! -e "$run/run.json" ] || fail "$run holds a finished run: omit train, or choose another --output"
-        check_features_of_recipe "$config"
         default --checkpoint "$run" evaluate
         default --output "$run/evaluation" evaluate
-        case " ${stages[*]} " in *" convert "*) ;; *) check_shards "$config" ;; esac
+        case " ${stages[*]} " in *" convert "*) ;; *) check_shards ;; esac
         ;;
     esac
     case " ${stages[*]} " in *" evaluate "*)
@@ -147,28 +146,16 @@ check_features() {
     default --data.features "$extracted" train
 }
 
-# Without convert: training reads shards that exist, and evaluation the same by default.
+# Without convert: evaluation reads the shards of training by default.
 check_shards() {
     local read
     if [ "${#features[@]}" -gt 0 ]; then default --data.shards "${features[0]}" train; fi
-    read=$(option --data.shards "${train[@]}") || read=$(sed -n 's/^  shards: *\([^ #]*\).*/\1/p' "$1" | tr -d "\"'")
-    if [ -n "$read" ] && [ ! -f "$read/manifest.json" ]; then
-        fail "train reads $read, which is no finished conversion (it has no manifest.json): add --data.shards SHARDS"
-    fi
-    default --shards "$read" evaluate
+    if read=$(option --data.shards "${train[@]}"); then default --shards "$read" evaluate; fi
     case " ${stages[*]} " in *" evaluate "*)
         option --shards "${evaluate[@]}" >/dev/null || option --benchmark "${evaluate[@]}" >/dev/null ||
             fail "evaluate needs --shards SHARDS, or --benchmark FILE"
         ;;
     esac
-}
-
-check_features_of_recipe() {
-    if grep -Eq '^ *sentences: *chain_of_actions' "$1" && ! grep -Eq '^  features: *[^ {#]' "$1" &&
-        ! option --data.features "${train[@]}" >/dev/null; then
-        fail "the recipe $1 reads screen features: add \`then features --output FEATURES\` before train, or set" \
-            "--data.features FEATURES"
-    fi
 }
 
 # submit NAME PARTITION OPTIONS… -- SCRIPT WORDS…: submits a job with the dependency `after`.

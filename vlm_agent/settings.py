@@ -35,12 +35,12 @@ def either(*keys: str) -> dict[str, set[str]]:
 
 
 class Section(BaseModel):
-    """An immutable group of settings that refuses unknown keys.
+    """An immutable group of settings that refuses unknown keys, infinity and NaN.
 
     `REPLACES` maps a key to those that it excludes: an override of the key removes them from what the file holds.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     REPLACES: ClassVar[Mapping[str, Collection[str]]] = {}
 

@@ -44,8 +44,10 @@ def _problems(capsys, *commands):
 
 def test_a_right_pipeline_is_accepted_before_its_data_exist_and_writes_nothing(place, capsys):
     before = sorted(place.iterdir())
-    from_base = ("train", "--config", "recipe.yaml", "--output", "second", "--data.shards", "shards")
+    from_base = ("train", "--config", "recipe.yaml", "--output=second", "--data.shards=shards")
     assert _problems(capsys, CONVERT, TRAIN, (*from_base, "--model.base", "run"), EVALUATE) is None
+    again = (*EVALUATE, "--checkpoint", "second", "--output", "again")
+    assert _problems(capsys, CONVERT, TRAIN, (*from_base, "--model.base", "run"), again) is None
     assert sorted(place.iterdir()) == before
 
 
@@ -100,6 +102,26 @@ def test_a_deepspeed_file_that_does_not_exist_is_found(place, capsys):
     )
 
 
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"zero_optimization": None}, "is not a DeepSpeed configuration"),
+        ({"zero_optimization": {}}, "lacks 'stage'"),
+        ({"zero_optimization": {"stage": 7}}, "stage is 0, 1, 2 or 3"),
+        ({"zero_optimization": {"stage": 3, "stage3_max_live_parameters": "auto"}}, "live_parameters must be a number"),
+        ({"zero_optimization": {"stage": 2, "reduce_bucket_size": None}}, "reduce_bucket_size must be a number"),
+        ({"bf16": "auto"}, "is not a DeepSpeed configuration"),
+        ({"gradient_clipping": 5}, 'sets gradient_clipping to 5, unlike the recipe; write "auto"'),
+    ],
+)
+def test_a_deepspeed_file_with_which_training_would_end_is_found(place, capsys, change, complaint):
+    content = {"zero_optimization": {"stage": 3, "reduce_bucket_size": 5e8, "overlap_comm": False}} | change
+    (place / "zero.json").write_text(json.dumps(content))
+    more = ("--training.optimizer.name", "adamw", "--training.deepspeed", "zero.json")
+    problem = _problems(capsys, CONVERT, [*TRAIN, *more])
+    assert "train: training.deepspeed: zero.json " in problem and complaint in problem
+
+
 def test_every_command_with_a_mistake_has_a_line(capsys):
     wrong = [*CONVERT, "--inptu", "x"], [*TRAIN, "--training.stepz", "5"], [*EVALUATE, "--bf61"]
     lines = _problems(capsys, *wrong).splitlines()
@@ -148,6 +170,13 @@ def test_features_are_checked_before_they_are_extracted(capsys):
     assert "features: shards has no manifest.json" in _problems(capsys, [*features, "phone_vlm_tiny"])
 
 
+def test_features_that_a_recipe_reads_and_no_command_extracts_are_missing(capsys):
+    train = ("train", "--config", "recipes/auto_ui_tiny.yaml", "--output", "run", "--data.shards", "shards")
+    assert "train: data.features is missing; extract them with `vlm-agent features shards" in _problems(
+        capsys, CONVERT, [*train, "--data.features", "null"]
+    )
+
+
 def test_every_stage_of_a_comparison_is_checked(place, capsys):
     compare = ("compare", "eval/comparisons/five_systems.yaml", "--output", "out")
     assert _problems(capsys, compare) is None
@@ -163,7 +192,8 @@ def test_every_stage_of_a_comparison_is_checked(place, capsys):
     assert "compare: evaluate: no_run: no model" in _problems(capsys, ("compare", "two.yaml", "--output", "out"))
 
 
-def test_check_needs_a_command(capsys):
+@pytest.mark.parametrize("words", [[], ["then"]])
+def test_check_needs_a_command(capsys, words):
     with pytest.raises(SystemExit):
-        main(["check"])
+        main(["check", *words])
     assert "name a command to check" in capsys.readouterr().err

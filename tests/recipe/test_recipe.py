@@ -75,9 +75,11 @@ def test_all_problems_of_a_recipe_are_reported_at_once(path):
         ("training.batch_size", "0"),
         ("training.steps", "-1"),
         ("training.epochs", "[1]"),
+        ("training.epochs", "1e300"),
         ("training.schedule", "sometimes"),
         ("training.optimizer.learning_rate", "fast"),
         ("training.optimizer.learning_rate", "0"),
+        ("training.optimizer.learning_rate", ".inf"),
         ("training.max_grad_norm", "{a: 1}"),
         ("training.warmup_steps", "1.5"),
         ("training.warmup_steps", "-0.1"),
@@ -88,6 +90,9 @@ def test_all_problems_of_a_recipe_are_reported_at_once(path):
         ("action_language.name", "morse"),
         ("model.screen_size", "[896]"),
         ("model.screen_size", "[0, 448]"),
+        ("model.image_std", "[0.5, 0, 0.5]"),
+        ("model.visual_norm", ".nan"),
+        ("model.element_loss", "-1"),
         ("model.train.vision", "some"),
         ("model.lora.rank", "0"),
         ("model.dtype", "float16"),
@@ -96,6 +101,7 @@ def test_all_problems_of_a_recipe_are_reported_at_once(path):
         ("data.mixture.google_apps", "1.5"),
         ("data.workers", "-1"),
         ("seed", "-1"),
+        ("seed", "4294967296"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused_by_name(path, key, value):
@@ -254,6 +260,13 @@ def test_a_recipe_on_a_finished_run_is_saved_without_the_settings_of_that_run(pa
 def test_the_error_for_a_file_that_is_not_a_recipe_names_the_file(path, text):
     path.write_text(text)
     assert str(path) in problem(path)
+
+
+def test_a_key_that_occurs_twice_is_refused_with_its_place(path, content):
+    path.write_text(f"{yaml.safe_dump(content, sort_keys=False)}training:\n  steps: 7\n")
+    assert problem(path).endswith(
+        f"line {len(path.read_text().splitlines()) - 1}, column 1: the key training occurs twice"
+    )
 
 
 def test_the_error_for_an_unreadable_recipe_names_the_reason(tmp_path, path):

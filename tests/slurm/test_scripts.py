@@ -121,17 +121,6 @@ def test_explicit_options_of_features_are_not_replaced(alone):
     assert train[train.index("--data.shards") + 1] == "other"
 
 
-def test_a_recipe_that_reads_features_needs_them_before_submission(alone):
-    (alone.folder / "recipe.yaml").write_text("data:\n  sentences: chain_of_actions\n")
-    train = ("train", "--config", "recipe.yaml", "--output", "r")
-    done = alone.pipeline_alone("--dry-run", *train)
-    assert done.returncode == 1
-    assert "the recipe recipe.yaml reads screen features: add `then features" in done.stderr
-    assert len(_submissions(alone, *train, "--data.features", "f")) == 2
-    (alone.folder / "recipe.yaml").write_text("data:\n  sentences: chain_of_actions\n  features: f\n")
-    assert len(_submissions(alone, *train)) == 2
-
-
 def test_explicit_options_are_not_replaced(alone):
     train_words = ("train", "--config", "recipe.yaml", "--output", "r", "--data.shards", "other")
     train = _submissions(alone, "convert", "--input", "a", "--output", "s", "then", *train_words)[2]
@@ -143,33 +132,19 @@ def test_without_a_conversion_evaluation_reads_the_shards_of_training(alone):
     (alone.folder / "s").mkdir()
     (alone.folder / "s" / "manifest.json").touch()
     train, then = ("train", "--config", "recipe.yaml", "--output", "r"), ("then", "evaluate")
-    for words, recipe in (
-        (("--data.shards", "s"), ""),
-        ((), "data:\n  shards: s  # ours\n"),
-        ((), 'data:\n  shards: "s"\n'),
-    ):
-        (alone.folder / "recipe.yaml").write_text(recipe)
-        evaluation = _submissions(alone, *train, *words, *then, "--benchmark", "eval/x.yaml")[1]
-        assert evaluation[evaluation.index("--shards") + 1] == "s"
+    words = ("--data.shards", "other", "--data.shards=my s")  # the last one counts, as in training
+    evaluation = _submissions(alone, *train, *words, *then, "--benchmark", "eval/x.yaml")[1]
+    assert evaluation[evaluation.index("--shards") + 1] == "my s"
     own = _submissions(alone, *train, *then, "--shards", "other")[1]
     assert own.count("--shards") == 1 and "other" in own
 
 
-@pytest.mark.parametrize(
-    ("recipe", "words", "complaint"),
-    [
-        ("data:\n  shards: data/aitw\n", "", "train reads data/aitw, which is no finished conversion"),
-        ("", "--data.shards s", "train reads s, which is no finished conversion"),
-        ("", "then evaluate --split test", "evaluate needs --shards SHARDS, or --benchmark FILE"),
-    ],
-)
-def test_missing_shards_are_an_error_before_submission(alone, recipe, words, complaint):
+def test_missing_shards_are_an_error_before_submission(alone):
     """Not after the hours of training."""
-    (alone.folder / "recipe.yaml").write_text(recipe)
     train = ("train", "--config", "recipe.yaml", "--output", "r")
-    done = alone.pipeline_alone("--dry-run", *train, *words.split())
+    done = alone.pipeline_alone("--dry-run", *train, "then", "evaluate", "--split", "test")
     assert (done.returncode, done.stdout) == (1, "")
-    assert complaint in done.stderr
+    assert "evaluate needs --shards SHARDS, or --benchmark FILE" in done.stderr
 
 
 @pytest.mark.parametrize(("nodes", "gpus"), [(1, 8), (16, 4)])

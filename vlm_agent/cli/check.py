@@ -60,7 +60,7 @@ def add(commands: Commands) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
-    if not options.words:
+    if not _commands(options.words):
         options.parser.error("name a command to check, such as train --config FILE")
 
 
@@ -80,8 +80,9 @@ def problems_of(commands: Sequence[Sequence[str]], earlier: Earlier) -> Iterator
     for words in commands:
         if (problem := _problem(parser, words, earlier)) is not None:
             yield f"{words[0]}: {problem}"
-        if _OUTPUT in words[:-1]:
-            earlier.outputs.append(Path(words[words.index(_OUTPUT) + 1]))
+        ends = [word.partition("=")[2] for word in words if word.startswith(f"{_OUTPUT}=")]
+        ends += [word for option, word in itertools.pairwise(words) if option == _OUTPUT]
+        earlier.outputs.extend(map(Path, ends))
 
 
 def _problem(parser: Parser, words: Sequence[str], earlier: Earlier) -> str | None:

@@ -4,7 +4,6 @@
 folder and is itself a valid recipe.
 """
 
-import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +12,6 @@ from pydantic import (
     AfterValidator,
     Field,
     NonNegativeFloat,
-    NonNegativeInt,
     PlainSerializer,
     PositiveFloat,
     PositiveInt,
@@ -44,7 +42,7 @@ Beta = Annotated[float, Field(ge=0, lt=1)]
 def _steps_or_fraction(value: float) -> float:
     if value < 1 and value != 0:
         return value
-    if not math.isfinite(value) or value != int(value):
+    if value != int(value):
         raise ValueError("must be a whole number of steps, or below 1 for a fraction of all steps")
     return int(value)
 
@@ -98,7 +96,7 @@ class TrainingRecipe(Section):
 
     REPLACES = either("epochs", "steps") | either("batch_size", "batch_tokens")
 
-    epochs: PositiveFloat | None = None
+    epochs: Annotated[float, Field(gt=0, le=100_000)] | None = None
     steps: PositiveInt | None = None
     batch_size: PositiveInt | None = None
     batch_tokens: PositiveInt | None = None
@@ -154,7 +152,7 @@ class Recipe(Section):
     action_language: ChosenLanguage = Field(default_factory=default_settings)
     training: TrainingRecipe
     reinforcement: ReinforcementRecipe | None = None
-    seed: NonNegativeInt = 0
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
 
     @model_validator(mode="before")
     @classmethod

@@ -34,7 +34,16 @@ FOLDERS = {
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML follows YAML 1.1, in which 1e-4 is a string; here it is a number."""
+    """YAML 1.2 where PyYAML follows 1.1: 1e-4 is a number, not a string, and equal keys are an error."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        known = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in known:
+                raise yaml.composer.ComposerError(None, None, f"the key {key.value} occurs twice", key.start_mark)
+            known.add(str(key.value))
+        return node
 
 
 _Loader.add_implicit_resolver(

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, cast
@@ -67,17 +68,43 @@ def read_deepspeed(path: Path, recipe: Recipe) -> dict[str, Any]:
     """Raises RecipeError for a file that is no configuration, or one that does not fit the recipe."""
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-        stage = config.get("zero_optimization", {}).get("stage", 0)
+        zero, _ = config["zero_optimization"], config.get("bf16", {}) | {}
+        if zero["stage"] not in range(4):
+            raise ValueError("zero_optimization.stage is 0, 1, 2 or 3")
+        for key, value in zero.items():
+            if key not in _SIZES if value == "auto" else key in _READ and not isinstance(value, int | float):
+                raise ValueError(f"zero_optimization.{key} must be a number")
     except OSError as error:
         raise RecipeError(f"training.deepspeed: {path} cannot be read: {error.strerror}") from None
-    except (ValueError, AttributeError) as error:
+    except KeyError as error:
+        raise RecipeError(f"training.deepspeed: {path} lacks {error}") from None
+    except (ValueError, AttributeError, TypeError) as error:
         raise RecipeError(f"training.deepspeed: {path} is not a DeepSpeed configuration: {error}") from None
-    if stage == 3 and recipe.model.quantisation is not None:
+    known = {
+        "train_micro_batch_size_per_gpu": 1,  # one row
+        "gradient_accumulation_steps": recipe.training.accumulation,
+        "gradient_clipping": recipe.training.max_grad_norm,
+    }
+    _refuse_others(path, config, known)
+    if zero["stage"] == 3 and recipe.model.quantisation is not None:
         raise RecipeError(
             f"training.deepspeed: ZeRO-3, which {path} asks for, would partition quantised weights; use zero2, which "
             "keeps them whole on every GPU"
         )
-    return config
+    return config | known
+
+
+_READ = ("reduce_bucket_size", "stage3_max_live_parameters")
+"""The sizes that the dry run reads."""
+
+
+def _refuse_others(path: Path, config: dict[str, Any], known: dict[str, Any]) -> None:
+    """Raises RecipeError for a value that is neither `auto` nor that of the recipe."""
+    for key, value in known.items():
+        if config.get(key, "auto") not in ("auto", value):
+            raise RecipeError(
+                f'training.deepspeed: {path} sets {key} to {config[key]}, unlike the recipe; write "auto"'
+            )
 
 
 def sharding_of(recipe: Recipe) -> Sharding:
@@ -86,8 +113,8 @@ def sharding_of(recipe: Recipe) -> Sharding:
     path = recipe.training.deepspeed_file
     if path is None:
         return SHARDINGS[0]
-    zero = read_deepspeed(path, recipe).get("zero_optimization", {})
-    stage, bucket = zero.get("stage", 0), zero.get("reduce_bucket_size", 5 * 10**8)
+    zero = read_deepspeed(path, recipe)["zero_optimization"]
+    stage, bucket = zero["stage"], zero.get("reduce_bucket_size", 5 * 10**8)
     return Sharding(
         path.stem,
         stage,
@@ -129,32 +156,26 @@ def configuration(recipe: Recipe, bf16: bool) -> HfDeepSpeedConfig:
     path = recipe.training.deepspeed_file
     assert path is not None  # noqa: S101 (called only with one)
     config = read_deepspeed(path, recipe)
-    accumulation = recipe.training.accumulation
-    known = {
-        "train_micro_batch_size_per_gpu": 1,  # one row
-        "gradient_accumulation_steps": accumulation,
-        "train_batch_size": accumulation * ranks.count(),
-        "gradient_clipping": recipe.training.max_grad_norm,
-        "bf16": config.get("bf16", {}) | {"enabled": bf16},
-    }
-    for key, value in known.items():
-        there = config.get(key, "auto")
-        named = there.get("enabled", "auto") if isinstance(there, dict) else there
-        if named != "auto" and named != (bf16 if key == "bf16" else value):
-            raise RecipeError(f'training.deepspeed: {path} sets {key} to {named}, unlike the recipe; write "auto"')
-    return HfDeepSpeedConfig(config | known | {"steps_per_print": config.get("steps_per_print", 10**9)})
+    rows, half = recipe.training.accumulation * ranks.count(), config.get("bf16", {})
+    _refuse_others(path, config, {"train_batch_size": rows})
+    _refuse_others(path, {"bf16": half.get("enabled", "auto")}, {"bf16": bf16})
+    known = {"train_batch_size": rows, "bf16": half | {"enabled": bf16}}
+    return HfDeepSpeedConfig({"steps_per_print": 10**9} | config | known)
+
+
+_SIZES: dict[str, Callable[[int], int]] = {
+    "reduce_bucket_size": lambda width: width**2,
+    "stage3_prefetch_bucket_size": lambda width: int(0.9 * width**2),
+    "stage3_param_persistence_threshold": lambda width: 10 * width,
+}
+"""Sizes of buffers that follow from the width of the model where they are `auto`."""
 
 
 def with_sizes(config: dict[str, Any], model: nn.Module) -> dict[str, Any]:
-    """The configuration with the sizes of buffers that follow from the width of the model where they are `auto`."""
+    """The configuration with a number in place of each `auto` of `_SIZES`."""
     zero = config["zero_optimization"]
     whole = cast(Any, model).config
     width = getattr(whole, "hidden_size", None) or whole.get_text_config().hidden_size  # of the language model
-    sizes = {
-        "reduce_bucket_size": width**2,
-        "stage3_prefetch_bucket_size": int(0.9 * width**2),
-        "stage3_param_persistence_threshold": 10 * width,
-    }
     return config | {
-        "zero_optimization": {key: sizes[key] if value == "auto" else value for key, value in zero.items()}
+        "zero_optimization": {key: _SIZES[key](width) if value == "auto" else value for key, value in zero.items()}
     }

@@ -439,9 +439,7 @@ def test_a_recorded_action_is_taught_as_the_reply_that_means_it_or_not_at_all(tm
 
 
 @pytest.mark.parametrize(("text", "taught"), [("12", "12 (1)"), ("x" * 81, 1), ("Wi-Fi", "Wi-Fi (1)")])
-def test_an_element_whose_text_does_not_name_it_alone_is_taught_by_ordinal_or_number(
-    tmp_path, text, taught
-):
+def test_an_element_whose_text_does_not_name_it_alone_is_taught_by_ordinal_or_number(tmp_path, text, taught):
     ours = agent("http://a:1", tmp_path, KnownScreens(understood(BACK, replace(FIELD, text=text), WIFI)))
     shown = ours.show(Screen(pixels(0)))
     reply = reply_of(Action.tap(0.25, 0.5), shown)

@@ -372,7 +372,7 @@ class EpisodeFeatures(Sequence[np.ndarray]):
         return self._store.row(self._shard, self._rows[step])
 
 
-def extraction_remedy(settings: FeatureSettings, shards: Path | None = None, precision: str | None = None) -> str:
+def extraction_remedy(settings: FeatureSettings, shards: Path | str | None = None, precision: str | None = None) -> str:
     """The command that extracts the features, as the end of an error."""
     words = f"`vlm-agent features {shards or 'SHARDS'} --extractor {settings.extractor} --form {settings.form}"
     checkpoint = "" if settings.checkpoint is None else f" --checkpoint {settings.checkpoint}"

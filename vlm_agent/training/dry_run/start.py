@@ -8,6 +8,7 @@ from vlm_agent.errors import DatasetError, RecipeError
 from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
 from vlm_agent.models.family import processor_of
 from vlm_agent.models.features import check_extractor
+from vlm_agent.models.features.store import extraction_remedy
 from vlm_agent.models.hub import check_files
 from vlm_agent.models.run_layout import base_folder, trained
 from vlm_agent.recipe.data import DataRecipe
@@ -68,12 +69,14 @@ def _check_model(recipe: Recipe, is_written_before: Callable[[Path], bool]) -> N
 
 
 def _check_data(recipe: Recipe, is_written_before: Callable[[Path], bool]) -> None:
-    data = recipe.data
+    data, features = recipe.data, recipe.model.features
     if data.chats is not None and not Path(data.chats).exists() and not is_written_before(Path(data.chats)):
         raise DatasetError(f"data.chats: {data.chats} does not exist")
     if data.shards is not None and not is_written_before(Path(data.shards)):
         _check_shards(recipe, data, Path(data.shards))
     if data.features is None:
+        if features is not None:
+            raise RecipeError(f"data.features is missing; {extraction_remedy(features, data.shards)}")
         return
     if not (Path(data.features) / MANIFEST).is_file() and not is_written_before(Path(data.features)):
         raise DatasetError(f"data.features: {data.features} has no {MANIFEST}: it is no finished folder of features")
