@@ -1,6 +1,6 @@
 """Counting of a training run's sentences: µs a step, at the first start and at a later one.
 
-    PYTHONPATH=.:tests python benchmarks/starts.py [--share 0.002] [--recipe forkme]
+    python -m benchmarks.starts [--share 0.002] [--recipe forkme]
 
 The episodes are those of the dry runs in recipe headers (`recipe_costs`), with elements and without pixels. The first
 start counts every sentence and keeps the lengths beside the shards; the second one reads them. Times are those of one
@@ -9,9 +9,12 @@ process, in CPU seconds. The last line of output is JSON.
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from helpers.published import recipe_costs
 

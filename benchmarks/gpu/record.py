@@ -44,11 +44,19 @@ def _without_paths(arguments: list[str]) -> list[str]:
 
 
 def commit() -> str:
-    described = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    """The commit of the checkout, ending in -dirty if tracked files differ from it. Records of studies do not count:
+    each command of a study appends to them."""
     try:
-        return subprocess.run(described, capture_output=True, text=True, check=True).stdout.strip()
+        described = _git("describe", "--always", "--abbrev=12")
+        changed = _git("status", "--porcelain", "-uno", "--", ":/", ":(top,exclude,glob)studies/**/*.jsonl")
     except (OSError, subprocess.CalledProcessError):
         raise SystemExit("this is no git checkout: name the commit of the code, --commit COMMIT") from None
+    return f"{described}-dirty" if changed else described
+
+
+def _git(*words: str) -> str:
+    command = ["git", "-C", str(Path(__file__).parent), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _cpu() -> str:

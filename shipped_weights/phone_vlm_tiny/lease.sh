@@ -14,7 +14,7 @@ out=$(realpath "$out")
 from=$(realpath "${FROM:-$out}")
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python} run=${RUN:-runs/phone_vlm_tiny_lease} screens=${SCREENS:-300}
-export OMP_NUM_THREADS=1 PYTHONPATH=$PWD
+export OMP_NUM_THREADS=1 PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
 mkdir -p "$run"
 if [ -n "${FROM:-}" ]; then
     cat "$from"/run.tar.* | tar x -C "$run"
@@ -27,13 +27,13 @@ status=0
 case $status in 0 | 75) ;; *) exit "$status" ;; esac
 
 newest=$(ls -d "$run"/checkpoints/checkpoint-* | sort -V | tail -n 1)
-agent=$run
-[ "$status" = 0 ] || agent=$newest
-"$python" -m studies.shipped_base.phone_vlm --run "$agent" --screens "$screens" > "$out/exam.txt"
-
 rm -f "$out"/run.tar.*
 (cd "$run" && find . -type f ! -path './checkpoints/*' && find "checkpoints/$(basename "$newest")" -type f) |
     tar c -C "$run" -T - | split -b 15M -d - "$out/run.tar."
+
+agent=$run
+[ "$status" = 0 ] || agent=$newest
+"$python" -m studies.shipped_base.phone_vlm --run "$agent" --screens "$screens" > "$out/exam.txt"
 [ "$(ls "$out" | wc -l)" -le 8 ] || { echo "$out: more than 8 files" >&2; exit 1; }
 echo "$out: $(basename "$newest"), status $status; $(tail -n 1 "$run/progress.jsonl")"
 exit "$status"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 
-from scipy.stats import binomtest
+from scipy.stats import binomtest, t
 
 from studies.ablation.runs import Run
 from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -11,9 +11,6 @@ from vlm_agent.evaluation.offline.baselines import constant_predictions, most_fr
 from vlm_agent.evaluation.offline.run import AGENT, CEILING, MOST_FREQUENT
 from vlm_agent.evaluation.predictions import read_predictions
 from vlm_agent.evaluation.scoring.comparison import compare
-
-STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
-"""Number of seeds → 97.5 % quantile of Student's t distribution."""
 
 Paths = Mapping[str, Sequence[str]]
 """Name of a figure → where it stands in the scores of a run."""
@@ -59,7 +56,8 @@ def summary(rows: Sequence[Mapping[str, float | None]]) -> dict[str, dict]:
 def mean_with_interval(values: Sequence[float]) -> dict:
     if not values:
         return {"mean": None, "half": None, "seeds": 0}
-    half = STUDENT[len(values)] * stdev(values) / len(values) ** 0.5 if len(values) in STUDENT else None
+    count = len(values)
+    half = t.ppf(0.975, count - 1) * stdev(values) / count**0.5 if count > 1 else None
     return {"mean": round(mean(values), 2), "half": None if half is None else round(half, 2), "seeds": len(values)}
 
 

@@ -31,6 +31,8 @@ from vlm_agent.training.run_folder.layout import FINISHED
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = "seconds.json"
 CPU_SECONDS = "cpu_seconds.json"
+ABOUT = "about.json"
+"""Commit and hardware of the evaluation."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,8 @@ class Run:
         metrics = {name: pruned(scores, self.kept) for name, scores in self.metrics.items()}
         derived = {name: compute(self) for name, compute in self.derived.items()}
         seconds = {"seconds": self.seconds, "cpu_seconds": self.cpu_seconds}
-        self.records.add(self.key, {"metrics": metrics, **seconds} | derived)
+        about = json.loads((self.folder / ABOUT).read_text(encoding="utf-8"))
+        self.records.add(self.key, about | {"metrics": metrics, **seconds} | derived)
 
     def complete_files(self) -> None:
         """Like `complete`, of a recorded run too: what needs the trained weights."""
@@ -135,6 +138,7 @@ class Run:
             scoring += ("--agent.bf16", "true") if has_bf16() else ()
             keys = ("--checkpoint", self.trained, "--shards", shards, "--output", self.evaluation)
             self._timed("evaluation", "evaluate", *keys, *scoring)
+            (self.folder / ABOUT).write_text(json.dumps(self.records.about), encoding="utf-8")
 
     def online(self, tasks: int) -> list[dict]:
         """Success on `tasks` simulated phones: of the agent, of the expert and of an agent that does nothing."""
@@ -282,12 +286,12 @@ def place_output(options: Namespace) -> None:
         options.data = options.output / "data"
 
 
-def parsed(parser: ArgumentParser, known: Iterable[int], quick_steps: int, quick_limit: int) -> Namespace:
-    """The options, with those of --quick applied. `known`: the numbers of seeds with an interval."""
+def parsed(parser: ArgumentParser, quick_steps: int, quick_limit: int) -> Namespace:
+    """The options, with those of --quick applied."""
     options = parser.parse_args()
     options.records = Records(None if options.quick else options.records)
-    if len(options.seeds) not in (1, *known):
-        parser.error(f"--seeds: intervals are known for at most {max(known)} of them")
+    if len(set(options.seeds)) < len(options.seeds):
+        parser.error("--seeds: one of them occurs twice")
     if options.quick:
         options.seeds, options.limit, options.tasks = options.seeds[:1], quick_limit, 2
         options.steps = quick_steps if options.steps is None else options.steps

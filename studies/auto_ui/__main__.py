@@ -26,7 +26,7 @@ import json
 from functools import partial
 from pathlib import Path
 
-from studies.ablation.figures import STUDENT, controls_of, figures_of, floors, summary
+from studies.ablation.figures import controls_of, figures_of, floors, summary
 from studies.ablation.runs import ROOT, Run, about, add_options, complete_all, parsed
 from studies.ablation.tables import show, show_rows
 from studies.auto_ui.arms import ARMS, RECIPE, run_of
@@ -65,7 +65,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS), metavar="NAME")
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
     add_options(parser, "auto_ui")
-    options = parsed(parser, STUDENT, QUICK_STEPS, QUICK_EPISODES)
+    options = parsed(parser, QUICK_STEPS, QUICK_EPISODES)
     if options.steps is None:
         options.steps = read_recipe(RECIPE).training.steps
     return options

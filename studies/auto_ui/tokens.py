@@ -95,7 +95,7 @@ def measure(sentences: StepSentences, episodes: list[Episode]) -> Counts:
 
 
 def made_episodes() -> Iterator[Episode]:
-    # By its path: the benchmark auto_ui.py beside this file has the same name.
+    # By its path: tests are no package.
     spec = importlib.util.spec_from_file_location("golden_auto_ui", ROOT / "tests/golden/auto_ui.py")
     golden = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(golden)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from studies.ablation.figures import paired
-from vlm_agent.errors import UserError
 from vlm_agent.evaluation.scoring.measures import wilson
 
 HOLDS, OPPOSITE, UNDECIDED = "holds", "opposite", "undecided"
@@ -27,16 +26,14 @@ class Setting:
     weights: str = ""
 
     def seeds_of(self, arm: str) -> dict[int, Mapping]:
-        """Seed → the record of an arm. Raises `UserError` for runs of two recipes."""
+        """Seed → the record of an arm; of its newest recipe if several have records."""
         parts = {"{digest}": "(?P<digest>[0-9a-f]{8})", "{seed}": r"(?P<seed>\d+)", "{arm}": re.escape(arm)}
         pattern = re.escape(self.key)
         for name, part in parts.items():
             pattern = pattern.replace(re.escape(name), part)
         found = [(match, run) for key, run in self.runs.items() if (match := re.fullmatch(pattern, key))]
-        digests = {match.groupdict().get("digest") for match, _ in found}
-        if len(digests) > 1:
-            raise UserError(f"{arm}: {len(digests)} recipes have records; write the digest into its setting")
-        return {int(match["seed"]): run for match, run in found}
+        newest = found[-1][0].groupdict().get("digest") if found else None
+        return {int(match["seed"]): run for match, run in found if match.groupdict().get("digest") == newest}
 
 
 @dataclass(frozen=True)

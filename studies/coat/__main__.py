@@ -36,7 +36,7 @@ from pathlib import Path
 from rich.console import Console
 
 from studies.ablation.data import make_data
-from studies.ablation.figures import BASELINES, FLOOR, STUDENT, controls_of, floor, floors, summary
+from studies.ablation.figures import BASELINES, FLOOR, controls_of, floor, floors, summary
 from studies.ablation.runs import Run, about, add_options, by_arm, complete_all, data_of, parsed, place_output
 from studies.ablation.tables import cell_of, show, show_rows
 from studies.coat.arms import FAMILIES, ROWS, run_of
@@ -74,7 +74,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--arms", nargs="+", default=list(ROWS), choices=list(ROWS), metavar="ROW")
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
     add_options(parser, "coat")
-    options = parsed(parser, STUDENT, QUICK_STEPS, QUICK_LIMIT)
+    options = parsed(parser, QUICK_STEPS, QUICK_LIMIT)
     place_output(options)
     return options
 

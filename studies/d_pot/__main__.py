@@ -48,7 +48,7 @@ from functools import partial
 from pathlib import Path
 
 from studies.ablation.data import make_data, make_memory_goals
-from studies.ablation.figures import FLOOR, STUDENT, controls_of, floor, floors, summary
+from studies.ablation.figures import FLOOR, controls_of, floor, floors, summary
 from studies.ablation.runs import Run, about, add_options, by_arm, complete_all, parsed, place_output
 from studies.ablation.tables import show, show_rows
 from studies.d_pot.arms import DEFAULT_FAMILIES, FAMILIES, TABLES, memory_benchmark_of, run_of
@@ -94,7 +94,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--arms", nargs="+", metavar="ARM", help="default: all of the table")
     add_options(parser, "d_pot")
     parser.set_defaults(limit=100)
-    options = parsed(parser, STUDENT, QUICK_STEPS, QUICK_LIMIT)
+    options = parsed(parser, QUICK_STEPS, QUICK_LIMIT)
     known = TABLES[options.table]
     options.arms = list(known) if options.arms is None else options.arms
     if unknown := [arm for arm in options.arms if arm not in known]:

@@ -25,7 +25,7 @@ from statistics import mean
 import torch
 
 from studies.ablation.data import make_data
-from studies.ablation.figures import STUDENT, summary
+from studies.ablation.figures import summary
 from studies.ablation.runs import (
     CPU_SECONDS,
     ROOT,
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS), metavar="ARM")
     add_options(parser, "d_pot/text_model")
     parser.set_defaults(seeds=[0], limit=300)
-    options = parsed(parser, STUDENT, QUICK_STEPS, QUICK_LIMIT)
+    options = parsed(parser, QUICK_STEPS, QUICK_LIMIT)
     place_output(options)
     make_data(options.data, QUICK_EPISODES if options.quick else EPISODES)
     steps = STEPS if options.steps is None else options.steps

@@ -184,7 +184,7 @@ def main() -> None:
     records = Records(None if options.quick else options.records)
     job = Job(options.output, "figures of an icon reader", "job/plan.json", "job/lock")
     with job.locked():
-        job.write_or_verify_plan({"reader": options.reader, "quick": options.quick})
+        job.write_or_verify_plan({"reader": options.reader, "quick": options.quick, **records.about})
         figures = measure(options)
     records.add(f"icons, {options.reader}", figures)
     print(json.dumps(figures))

@@ -31,7 +31,7 @@ def main() -> None:
     options = parser.parse_args()
     played = read_recipe(options.recipe).reinforcement
     held_out = set() if played is None else set(played.held_out_templates)
-    runs = {folder.name: outcomes(folder) for folder in options.folders}
+    runs = {str(folder): outcomes(folder) for folder in options.folders}
     rows = rows_of(runs, held_out)
     header = ["agent", "success", "false completes", "side effects", "gained, lost", "McNemar p", "held-out templates"]
     print("\n".join(["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from vlm_agent.action_languages.names import NAME_SEPARATOR, spoken_name
 from vlm_agent.episodes import element_at
@@ -36,7 +37,7 @@ def main() -> None:
     for name in sorted(rows, key=lambda name: (name.split(":")[0], -len(rows[name]))):
         shown.add_row(name, str(len(rows[name])), f"{100 * len(rows[name]) / steps:.1f}")
         for row in rows[name][: options.examples]:
-            shown.add_row(f"  [dim]{row.goal}, step {row.step}: {row.text}[/dim]", "", "")
+            shown.add_row(Text(f"  {row.goal}, step {row.step}: {row.text}", style="dim"), "", "")
     console.print(shown)
     print(json.dumps({name: [len(group), round(100 * len(group) / steps, 2)] for name, group in rows.items()}))
 

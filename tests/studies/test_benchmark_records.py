@@ -1,13 +1,15 @@
 """Figures of finished runs outlive the runs' folders: studies/ablation/records.py."""
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks.gpu import record
 from studies.ablation.records import Records, pruned
-from studies.ablation.runs import Run
+from studies.ablation.runs import ABOUT, Run
 
 METRICS = {"agent": {"official": {"overall": {"partial_match": 40.0, "tap": 3.0}}, "kinds": {"gold": {"tap": 60.0}}}}
 KEPT = (("official", "overall", "partial_match"), ("kinds",), ("strict", "overall", "partial_match"))
@@ -64,10 +66,27 @@ def test_a_finished_run_is_recorded(run, monkeypatch):
     def train_and_evaluate(run: Run) -> None:
         run.evaluation.mkdir(parents=True)
         (run.evaluation / "metrics.json").write_text(json.dumps(METRICS))
+        (run.folder / ABOUT).write_text('{"commit": "that of the evaluation"}')
 
     monkeypatch.setattr(Run, "complete_files", train_and_evaluate)
     run.complete()
     known = run.records.find(run.key)
     assert known["metrics"] == {"agent": pruned(METRICS["agent"], KEPT)}
     assert known["floor"] == {"above 0": True}
-    assert known["commit"]
+    assert known["commit"] == "that of the evaluation"
+
+
+def test_records_of_a_study_are_no_change_of_the_code(tmp_path, monkeypatch):
+    (tmp_path / "studies/a").mkdir(parents=True)
+    code, records = tmp_path / "record.py", tmp_path / "studies/a/records.jsonl"
+    for file in (code, records):
+        file.touch()
+    git = ("git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b.c")
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "one")):
+        subprocess.run([*git, *words], check=True)
+    monkeypatch.setattr(record, "__file__", str(code))
+    clean = record.commit()
+    records.write_text("{}\n")
+    assert record.commit() == clean and not clean.endswith("-dirty")
+    code.write_text("1\n")
+    assert record.commit() == f"{clean}-dirty"

@@ -99,10 +99,9 @@ def test_a_difference_over_seeds(better, worse, here, verdict):
     assert (found.here, found.verdict) == (here, verdict)
 
 
-def test_an_arm_with_runs_of_two_recipes_is_an_error():
-    setting = Setting({"a_0a1b2c3d/0": {}, "a_1a1b2c3d/0": {}}, "model", key="{arm}_{digest}/{seed}")
-    with pytest.raises(UserError, match="2 recipes have records"):
-        setting.seeds_of("a")
+def test_of_an_arm_with_runs_of_two_recipes_the_newest_one_counts():
+    runs = {"a_0a1b2c3d/0": {}, "a_0a1b2c3d/1": {}, "a_1a1b2c3d/0": {"new": 1}}
+    assert Setting(runs, "model", key="{arm}_{digest}/{seed}").seeds_of("a") == {0: {"new": 1}}
 
 
 @pytest.mark.parametrize(

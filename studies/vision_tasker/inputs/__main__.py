@@ -34,7 +34,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from studies.ablation.figures import BASELINES, STUDENT, controls_of, summary
+from studies.ablation.figures import BASELINES, controls_of, summary
 from studies.ablation.runs import about, add_options, by_arm, complete_all, parsed, place_output
 from studies.ablation.tables import show, show_rows
 from studies.vision_tasker.inputs.arms import INPUTS, STEPS, InputRun, run_of
@@ -77,7 +77,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--tokenizer", default=str(base_folder("phone_vlm_tiny") / "tokenizer"), metavar="FOLDER")
     add_options(parser, "vision_tasker/inputs")
     parser.set_defaults(limit=LIMIT, tasks=TASKS, data=None)
-    options = parsed(parser, STUDENT, QUICK_STEPS, QUICK_LIMIT)
+    options = parsed(parser, QUICK_STEPS, QUICK_LIMIT)
     if options.episodes is None:
         options.episodes = QUICK_EPISODES if options.quick else EPISODES
     place_output(options)
