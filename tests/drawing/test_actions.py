@@ -1,4 +1,6 @@
 import math
+from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -131,6 +133,7 @@ def test_elements_are_outlined_where_they_are_whatever_their_numbers():
         UiElement((0.5, 0.25, 0.1, 0.5), "Suche 🔍"),
         UiElement((0.9, 0.95, -0.1, -0.2), "", "ICON_HOME"),
         UiElement((2.0, 2.0, 5.0, 5.0)),
+        UiElement((1e30, 1e30, 1e30, -1e38)),
     )
     screen = _screen()
     drawn = draw_elements(screen, elements)
@@ -192,6 +195,17 @@ def test_long_goals_and_captions_do_not_widen_the_sheet():
     short, long = (contact_sheet(_episode(3, goal=goal), height=300) for goal in ("Buy", "Buy a very " + "long " * 200))
     assert short.width == long.width and short.height < long.height
     assert contact_sheet(_episode(3), ["word" * 200] * 3, height=300).width == short.width
+
+
+def test_goals_and_names_of_many_lines_and_words_are_drawn_in_a_moment():
+    measured = mock.Mock(wraps=shapes.font(16))
+    assert shapes.wrap("a " * 60_000, measured, 200, lines=3)[2].endswith("…")
+    assert measured.getlength.call_count < 200
+    assert contact_sheet(replace(_episode(1), id="two\nlines"), height=200).height > 200
+
+
+def test_an_extremely_wide_screen_does_not_widen_the_sheet():
+    assert contact_sheet(_episode(1, size=(1, 9000)), height=100).width < 1000
 
 
 def test_screens_of_different_sizes_share_a_sheet():

@@ -32,7 +32,7 @@ Shows every step before its action is executed: the screenshot's file, the agent
 the run immediately, q stops it before the next action. The trace is written step by step:
 
   vlm-agent act --agent RUN --device adb:SERIAL --goal "Open the settings" --confirm
-  vlm-agent act --agent RUN --device simulated:google_apps/test/270775912095937686 --animation agent.gif
+  vlm-agent act --agent RUN --device simulated:google_apps/test/16115830359770412266 --animation agent.gif
   vlm-agent inspect TRACE
   vlm-agent convert --source trace --input TRACE … --output SHARDS
 

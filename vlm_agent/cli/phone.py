@@ -1,7 +1,6 @@
 """`vlm-agent phone`: serves a simulated phone to adb, and therefore to any agent, or to clients of OpenEnv."""
 
 import argparse
-import re
 import threading
 from contextlib import suppress
 
@@ -86,7 +85,8 @@ def _serve_adb(options: argparse.Namespace) -> int:
 
 
 def _task(text: str) -> tuple[str, str, int]:
-    match = re.fullmatch(r"([a-z_]+)/([a-z]+)/([0-9]+)", text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a task; write SUBSET/SPLIT/SEED, as in general/test/7")
-    return match[1], match[2], int(match[3])
+    from vlm_agent.simulator.opening import SimulatedTask
+
+    if (task := SimulatedTask.at(text)) is None:
+        raise argparse.ArgumentTypeError(f"{text[:80]!r} is not a task; write SUBSET/SPLIT/SEED, as in general/test/7")
+    return task.subset, task.split, task.seed

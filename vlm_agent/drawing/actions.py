@@ -35,7 +35,7 @@ def draw_action(
     if action.kind not in KINDS_WITH_TOUCH:
         words = describe(action)
         return draw_words(image, f"{label}: {words}" if label else words, colour, row)
-    drawn = _copy(image)
+    drawn = shapes.copy(image)
     unit = min(drawn.size) / 100
     touch = _pixel(drawn, action.touch_yx)
     top = bottom = touch[1]
@@ -77,7 +77,7 @@ def _draw_touch(
 
 def draw_words(image: Image.Image, words: str, colour: Colour, row: int = 0) -> Image.Image:
     """A copy of `image`, in RGB, with words in a pill at the lower edge; `row` as in `draw_action`."""
-    drawn = _copy(image)
+    drawn = shapes.copy(image)
     unit = min(drawn.size) / 100
     shapes.pill(drawn, words, colour, (drawn.width / 2, drawn.height - (17 + 14 * row) * unit), 6 * unit)
     return drawn
@@ -115,7 +115,7 @@ def describe(action: Action) -> str:
 
 def draw_elements(image: Image.Image, elements: Sequence[UiElement]) -> Image.Image:
     """A copy of `image`, in RGB, with a box around every element and above it the text, or the type of an icon."""
-    drawn = _copy(image)
+    drawn = shapes.copy(image)
     for element in elements:
         _draw_element(drawn, element)
     return drawn
@@ -129,16 +129,12 @@ def draw_touched(image: Image.Image, action: Action, elements: Sequence[UiElemen
     """
     if action.kind not in KINDS_WITH_TOUCH:
         raise ValueError(f"{describe(action)} touches no element")
-    drawn = _copy(image)
+    drawn = shapes.copy(image)
     _draw_touch(drawn, action, elements, PREDICTED, False)
     return drawn
 
 
 _LARGE = 0.25
-
-
-def _copy(image: Image.Image) -> Image.Image:
-    return image.copy() if image.mode == "RGB" else image.convert("RGB")
 
 
 def _pixel(image: Image.Image, point_yx: tuple[float, float]) -> Point:
@@ -149,14 +145,11 @@ def _pixel(image: Image.Image, point_yx: tuple[float, float]) -> Point:
 def _draw_element(image: Image.Image, element: UiElement) -> None:
     unit, is_text = min(image.size) / 100, element.type == "TEXT"
     colour = _TEXT_BOX if is_text else _ICON_BOX
-    y, x, height, width = element.box
-    first, second = _pixel(image, (y, x)), _pixel(image, (y + height, x + width))
-    # A box of negative size would have swapped corners, which Pillow refuses.
-    (left, right), (top, bottom) = sorted((first[0], second[0])), sorted((first[1], second[1]))
+    left, top, right, bottom = shapes.corners(image, element.box)
     draw = ImageDraw.Draw(image)
     draw.rectangle((left, top, right, bottom), outline=colour, width=max(1, round(0.5 * unit)))
     name = element.text if is_text else element.type.removeprefix("ICON_").lower().replace("_", " ")
     letters = shapes.font(max(8, round(2.6 * unit)))
-    name = shapes.shorten(" ".join(name.split()), letters, max(right - left, 12 * unit))
+    name = shapes.shorten(name, letters, max(right - left, 12 * unit))
     halo = max(1, round(0.4 * unit))
     draw.text((left, top), name, colour, letters, anchor="lb", stroke_width=halo, stroke_fill=shapes.WHITE)

@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from vlm_agent.datasets.sources.traces import DONE, IN_DOUBT, OUTCOME_WORDS, Trace, TraceStep
@@ -58,7 +57,7 @@ def draw_step(trace: Trace, step: TraceStep, height: int) -> Image.Image:
 
     Raises DatasetError for a screen that cannot be read.
     """
-    screen = _scaled(trace.screen(step), height)
+    screen = shapes.scaled(trace.screen(step), height)
     elements = step.elements or ()
     if step.outcome == DONE and step.action is not None:
         return draw_action(screen, step.action, PREDICTED, elements=elements)
@@ -117,13 +116,7 @@ def _marked_screen(step: Step, height: int) -> Image.Image:
     """The screen scaled to `height`, with its action drawn afterwards so that the mark is sharp."""
     if step.screenshot is None:
         raise ValueError("the step has no pixels to draw")
-    return draw_action(_scaled(step.screenshot, height), step.action, EXPERT, elements=step.elements)
-
-
-def _scaled(pixels: np.ndarray, height: int) -> Image.Image:
-    screen = Image.fromarray(pixels)
-    width = max(1, round(screen.width * height / screen.height))
-    return screen.resize((width, height), Image.Resampling.LANCZOS)
+    return draw_action(shapes.scaled(step.screenshot, height), step.action, EXPERT, elements=step.elements)
 
 
 def _columns(count: int, cell_width: int) -> int:

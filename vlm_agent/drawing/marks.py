@@ -24,9 +24,9 @@ def draw_marks(image: Image.Image, elements: Sequence[UiElement]) -> Image.Image
     A number within the box would hide the first letters of a text. Numbers are drawn after all boxes, and those of
     smaller elements last, so that they can be read.
     """
-    drawn = image.copy() if image.mode == "RGB" else image.convert("RGB")
+    drawn = shapes.copy(image)
     unit = min(drawn.size) / 100
-    corners = [_corners(drawn, element) for element in elements]
+    corners = [shapes.corners(drawn, element.box) for element in elements]
     areas = [(right - left) * (bottom - top) for left, top, right, bottom in corners]
     order = sorted(range(len(elements)), key=lambda index: -areas[index])
     draw = ImageDraw.Draw(drawn)
@@ -44,12 +44,3 @@ def _number(draw: ImageDraw.ImageDraw, text: str, colour: Colour, corners: shape
     left, top = max(round(corners[0]) - width, 0), round(corners[1])
     draw.rectangle((left, top, left + width, top + height), fill=colour)
     draw.text((left + pad, top + pad), text, WHITE, letters, anchor="lt")
-
-
-def _corners(image: Image.Image, element: UiElement) -> shapes.Box:
-    """(left, top, right, bottom) in pixels within the image. A box of negative size has swapped corners, which Pillow
-    refuses."""
-    y, x, height, width = element.box
-    left, right = sorted(min(max(value, 0.0), 1.0) * (image.width - 1) for value in (x, x + width))
-    top, bottom = sorted(min(max(value, 0.0), 1.0) * (image.height - 1) for value in (y, y + height))
-    return left, top, right, bottom

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import font_roboto
+import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 Colour = tuple[int, int, int]
@@ -19,6 +20,9 @@ BLACK = (20, 20, 20)
 
 _SMOOTH = 4
 """Oversampling factor of masks; Pillow draws lines and circles without anti-aliasing."""
+
+_WIDEST = 4
+"""How many times its height a screen is drawn wide at most."""
 
 
 @lru_cache(maxsize=64)
@@ -121,7 +125,7 @@ def pill(image: Image.Image, text: str, colour: Colour, centre: Point, size: flo
     """Text on a rounded background, moved and shortened to lie within the image."""
     letters = font(max(8, round(size)), bold=True)
     pad = 0.6 * letters.size
-    text = shorten(" ".join(text.split()), letters, image.width - 4 * pad)
+    text = shorten(text, letters, image.width - 4 * pad)
     width, height = letters.getlength(text) + 2 * pad, 1.7 * letters.size
     x = min(max(centre[0], width / 2 + pad), image.width - width / 2 - pad)
     y = min(max(centre[1], height / 2 + pad), image.height - height / 2 - pad)
@@ -134,8 +138,30 @@ def pill(image: Image.Image, text: str, colour: Colour, centre: Point, size: flo
     ImageDraw.Draw(image).text((x, y), text, ink, letters, anchor="mm")
 
 
+def copy(image: Image.Image) -> Image.Image:
+    """A copy in RGB."""
+    return image.copy() if image.mode == "RGB" else image.convert("RGB")
+
+
+def corners(image: Image.Image, box: Sequence[float]) -> Box:
+    """(left, top, right, bottom) in pixels within the image, of a box (y, x, height, width) in fractions. A box of
+    negative size has swapped corners, which Pillow refuses."""
+    y, x, height, width = box
+    left, right = sorted(min(max(value, 0.0), 1.0) * (image.width - 1) for value in (x, x + width))
+    top, bottom = sorted(min(max(value, 0.0), 1.0) * (image.height - 1) for value in (y, y + height))
+    return left, top, right, bottom
+
+
+def scaled(pixels: np.ndarray, height: int) -> Image.Image:
+    """Pixels, uint8 (height, width, 3), at another height; an extremely wide screen becomes narrower."""
+    screen = Image.fromarray(pixels)
+    width = min(max(1, round(screen.width * height / screen.height)), _WIDEST * height)
+    return screen.resize((width, height), Image.Resampling.LANCZOS)
+
+
 def shorten(text: str, letters: ImageFont.FreeTypeFont, width: float) -> str:
-    """`text`, cut off with an ellipsis if it is wider than `width` pixels."""
+    """`text` in one line, cut off with an ellipsis if it is wider than `width` pixels."""
+    text = " ".join(text.split())
     if letters.getlength(text) <= width:
         return text
     fits, too_long = 0, len(text)
@@ -153,10 +179,13 @@ def wrap(text: str, letters: ImageFont.FreeTypeFont, width: float, lines: int) -
     wrapped = [""]
     for word in text.split():
         longer = f"{wrapped[-1]} {word}".strip()
-        if letters.getlength(longer) <= width or not wrapped[-1] or len(wrapped) == lines:
-            wrapped[-1] = longer
-        else:
+        fits = letters.getlength(longer) <= width or not wrapped[-1]
+        if not fits and len(wrapped) < lines:
             wrapped.append(word)
+            continue
+        wrapped[-1] = longer
+        if not fits:
+            break
     return [shorten(line, letters, width) for line in wrapped]
 
 

@@ -75,7 +75,7 @@ class Phone(gymnasium.Env[dict[str, Any], str]):
         super().reset(seed=seed)
         options = options or {}
         if unknown := set(options) - {"task"}:
-            raise PlayError(f"reset has no option {', '.join(map(repr, sorted(unknown)))}; its option is 'task'")
+            raise PlayError(f"reset has no option {', '.join(sorted(map(repr, unknown)))}; its option is 'task'")
         number = int(self.np_random.integers(1 << 32))
         self._play = Play(self.tasks.named(options["task"]) if options else self.tasks.drawn(number))
         return self._observation(self._play), self._info(self._play)

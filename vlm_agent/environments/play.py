@@ -37,6 +37,8 @@ class Tasks:
     def __post_init__(self) -> None:
         _check_names("split", [self.split], SPLITS)
         self._check_split(self.split)
+        if isinstance(self.templates, str):
+            raise PlayError(f"templates is a list of names, such as [{self.templates[:80]!r}]")
         if self.templates is not None:
             _check_names("template", self.templates, _TEMPLATES)
 
@@ -66,7 +68,7 @@ class Tasks:
 
 def _check_names(what: str, names: Collection[str], known: Collection[str]) -> None:
     for name in names:
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             nearest = difflib.get_close_matches(str(name)[:80], known, n=1, cutoff=0)
             raise PlayError(f"{str(name)[:80]!r} is not a {what}; did you mean {nearest[0]}?")
     if not names:

@@ -86,6 +86,8 @@ def quiet_libraries() -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     # peft reads it of every model with an adapter.
     warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+    # The card of a model that is saved before it has one.
+    logging.getLogger("huggingface_hub.repocard").setLevel(logging.ERROR)
     # More loader processes than cores: the recipe or the command line asked for them.
     warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
     # DeepSpeed's ZeRO calls them in every step, on every rank.

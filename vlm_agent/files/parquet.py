@@ -12,18 +12,21 @@ Files of other programs have no such block, and are read without these checks.
 """
 
 import hashlib
+import os
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vlm_agent.errors import DatasetError, remedy_of_missing
+
+WhereT = TypeVar("WhereT", Path, pa.NativeFile)
 
 _KEY = b"vlm_agent_checksums"
 _MARKER = b"VLMSUMS1"
@@ -41,7 +44,7 @@ class ParquetWriter(pq.ParquetWriter):
     """`pyarrow.parquet.ParquetWriter` with checksums of pages, and in a file at a path also the block of checksums."""
 
     def __init__(self, where: Path | pa.NativeFile, schema: pa.Schema, **options: Any) -> None:
-        super().__init__(where, schema, write_page_checksum=True, **options)
+        super().__init__(_in_utf8(where), schema, write_page_checksum=True, **options)
         self._where = where
 
     def close(self) -> None:
@@ -57,6 +60,15 @@ class ParquetWriter(pq.ParquetWriter):
             self.close()
         else:
             super().close()
+
+
+def _in_utf8(where: WhereT) -> WhereT:
+    """`where`. Raises DatasetError for a path that Arrow cannot open."""
+    try:
+        str(where).encode()
+    except UnicodeEncodeError:
+        raise DatasetError(f"{os.fsencode(str(where))!r} is not valid UTF-8; rename it") from None
+    return where
 
 
 def _add_checksums(path: Path) -> None:
@@ -141,7 +153,7 @@ def open_parquet(path: Path, remedy: str, footer: Footer | None = None) -> Itera
 
     Raises DatasetError naming the file where it is missing or damaged.
     """
-    footer = read_footer(path, remedy) if footer is None else footer
+    footer = read_footer(_in_utf8(path), remedy) if footer is None else footer
     with path.open("rb") as file, closing(ParquetReader(path, remedy, footer, file)) as reader:
         yield reader
 

@@ -170,7 +170,7 @@ def run_steps(parts: Parts, training: TrainingRecipe, first: int, steps: int) ->
         engine.model.zero_grad()
 
         stops = parts.preemption.stops(step, steps, signal)
-        if step == 1 or step % training.log_steps == 0:
+        if step in (1, steps) or step % training.log_steps == 0:
             counted = meter.read()  # ranks; waits for the device
             parts.journal.log(step, counted | engine.figures() | parts.figures())
         is_due = training.validation is not None and (step % training.validation.steps == 0 or step == steps)

@@ -55,6 +55,11 @@ def test_the_same_conversion_gives_the_same_bytes_with_any_number_of_workers(sou
     assert tree(tmp_path / "one") == tree(tmp_path / "again") == tree(tmp_path / "two")
 
 
+def test_a_folder_whose_name_arrow_cannot_open_is_named(source, tmp_path):
+    with pytest.raises(DatasetError, match=r"out\\xff.* is not valid UTF-8; rename it"):
+        converted(source, output=Path(os.fsdecode(os.fsencode(tmp_path) + b"/out\xff")))
+
+
 def test_a_file_named_twice_is_read_once(source, tmp_path):
     summary, *_ = converted(source, source / "single/single-00000-of-00001", output=tmp_path / "out")
     assert summary.total("episodes_written") == 4

@@ -1,6 +1,7 @@
 """Traces are read as they were written, and damage is reported."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from vlm_agent.datasets.sources.traces import (
     read_trace,
     sealed,
 )
-from vlm_agent.episodes import Action, Episode, Step
+from vlm_agent.episodes import Action, Episode, Step, UiElement
 from vlm_agent.errors import DatasetError
 
 HEADING = Heading("e1", "grüße 👋", "agent", "pixel", "install", "install/test/7", (64, 32))
@@ -55,6 +56,18 @@ def test_a_trace_is_read_as_it_was_written(tmp_path):
     assert list(trace.steps) == steps
     assert trace.end == {"end": "complete", "message": "as it was"}
     assert all(np.array_equal(trace.screen(step), EPISODE.steps[step.number].screenshot) for step in steps)
+
+
+def test_texts_that_are_no_unicode_end_no_run_and_are_read_with_marks(tmp_path):
+    heading = replace(HEADING, agent="a\udcff")
+    with pytest.raises(DatasetError, match="bad path"), TraceWriter(tmp_path / "t", heading) as trace:
+        screen = trace.screen(0, EPISODE.steps[0].screenshot).name
+        elements = (UiElement((0.0, 0.0, 1.0, 1.0), "x\ud800"),)
+        trace.step(TraceStep(0, screen, "a/.\ud800", elements, "\ud800", Action.press("back")))
+        raise DatasetError("bad path /\udcff")
+    trace = read_trace(tmp_path / "t")
+    assert (trace.heading.agent, trace.steps[0].elements[0].text, trace.steps[0].activity) == ("a?", "x?", "a/.?")
+    assert trace.ending == "Ended: error, DatasetError: bad path /?"
 
 
 def test_actions_of_the_kinds_that_came_after_aitw_are_read_as_they_were_written(tmp_path):

@@ -15,6 +15,7 @@ from vlm_agent.annotation.job.finish import read_findings
 from vlm_agent.annotation.job.settings import WORK
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.drawing.actions import EXPERT, describe, draw_action, draw_elements
+from vlm_agent.drawing.shapes import scaled
 from vlm_agent.episodes import Episode, Step
 from vlm_agent.files.png import encode_png
 
@@ -236,9 +237,7 @@ class ReviewSession:
 def _drawn(step: Step, action: bool, boxes: bool) -> Image.Image:
     if step.screenshot is None:
         raise AssertionError("a step of shards has pixels")
-    screen = Image.fromarray(step.screenshot)
-    size = (max(1, round(screen.width * _HEIGHT / screen.height)), _HEIGHT)
-    screen = screen.resize(size, Image.Resampling.LANCZOS)
+    screen = scaled(step.screenshot, _HEIGHT)
     if boxes:
         screen = draw_elements(screen, step.elements)
     return draw_action(screen, step.action, EXPERT, elements=step.elements) if action else screen

@@ -234,15 +234,10 @@ def read_action(fields: Fields, keys: ActionKeys, known: Sequence[ActionKind] = 
         names = ", ".join(f"{kind.value} {kind.name}" for kind in known)
         raise DatasetError(f"{keys.kind} {number} is unknown; expected one of {names}")
     kind = ActionKind(number)
-    touch, touch_moved = _point(fields, keys.touch) if kind.facts.points > 0 else (NO_POINT, False)
-    lift, lift_moved = _point(fields, keys.lift) if kind.facts.points > 1 else (NO_POINT, False)
+    points = [point_of(fields.floats(key), key) for key in (keys.touch, keys.lift)[: kind.facts.points]]
+    (touch, touch_moved), (lift, lift_moved) = [*points, (NO_POINT, False), (NO_POINT, False)][:2]
     text = fields.string(keys.text) if kind.facts.has_text else ""
     return ReadAction(Action(kind, touch, lift, text), touch_moved + lift_moved)
-
-
-def _point(fields: Fields, key: str) -> tuple[tuple[float, float], bool]:
-    """The point (y, x), and whether it was moved to the edge of the screen."""
-    return point_of(fields.floats(key), key)
 
 
 def point_of(values: Sequence[float], key: str) -> tuple[tuple[float, float], bool]:
@@ -282,7 +277,7 @@ DAMAGED_FILE_ERRORS = (OSError, ValueError, SyntaxError, EOFError, IndexError, K
 def beside(path: Path, name: str) -> Path:
     """The file in the folder of `path` with the last part of `name`, so that no name leads out of the folder."""
     last = re.split(r"[\\/]", name)[-1]
-    if last in ("", ".", "..") or len(last) > 255 or not last.isprintable():
+    if last in ("", ".", "..") or len(last.encode()) > 255 or not last.isprintable():
         raise DatasetError(f"{name[:200]!r} does not name a file")
     return path.parent / last
 

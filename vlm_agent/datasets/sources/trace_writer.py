@@ -87,12 +87,12 @@ class TraceWriter:
 
     def device_action(self, action: Action) -> None:
         """Writes the line of an action that the device performs by itself. Call this before it is performed."""
-        self._write(_device_line(action))
+        self._write({"device": _action_json(action)})
 
     def end(self, reason: str, message: str = "", **more) -> None:
         self._has_ended = True
         self._mask_files()  # also the last reply, if its step was not written
-        self._write({"end": reason, "message": message, **more})
+        self._write({"end": reason, "message": _shortened(message), **more})
 
     def judged(self, reached: bool | None) -> None:
         """Writes into the heading whether the goal was reached; None if it is not known."""
@@ -100,8 +100,9 @@ class TraceWriter:
         self._write_heading()
 
     def _write_heading(self) -> None:
-        heading = replace(self.heading, goal=self._secrets.mask(self.heading.goal))
-        write_checked(self.folder / HEADING, {"version": VERSION, **asdict(heading)})
+        heading = asdict(replace(self.heading, goal=self._secrets.mask(self.heading.goal)))
+        texts = {name: _encodable(text) for name, text in heading.items() if isinstance(text, str)}
+        write_checked(self.folder / HEADING, {"version": VERSION, **heading, **texts})
 
     def _write(self, content: dict) -> None:
         line = _masked_line(content, self._secrets, self._hidden)
@@ -248,12 +249,14 @@ def _end_by(error: BaseException | None) -> tuple[str, str]:
 
 def _step_line(step: TraceStep) -> dict:
     """The line of a step as JSON, without its outcome."""
-    elements = None if step.elements is None else [[*one.box, one.text, one.type] for one in step.elements]
+    elements = None
+    if step.elements is not None:
+        elements = [[*one.box, _encodable(one.text), _encodable(one.type)] for one in step.elements]
     notes = {name: _shortened(text) for name, text in step.notes.items() if text}
     return {
         "step": step.number,
         "screen": step.screen,
-        "activity": step.activity,
+        "activity": _encodable(step.activity),
         "elements": elements,
         "said": _shortened(step.answer),
         "action": None if step.action is None else _action_json(step.action),
@@ -264,13 +267,12 @@ def _step_line(step: TraceStep) -> dict:
     }
 
 
-def _device_line(action: Action) -> dict:
-    """The line of an action that the device performs by itself."""
-    return {"device": _action_json(action)}
-
-
 def _shortened(text: str) -> str:
-    return text[:MAX_ANSWER_LENGTH].encode("utf-8", "replace").decode()
+    return _encodable(text[:MAX_ANSWER_LENGTH])
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 def _action_json(action: Action) -> dict:

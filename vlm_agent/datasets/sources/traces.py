@@ -139,7 +139,7 @@ class Trace:
         """How the run ended, in one line, and whether its goal was reached if that is known."""
         if self.end is None:
             return "No end is recorded: the run was killed."
-        message = repr(self.end.get("message", ""))[1:-1]
+        message = repr(str(self.end.get("message") or ""))[1:-1]
         verdict = {None: "", True: ". The goal was reached", False: ". The goal was not reached"}
         return f"Ended: {self.end['end']}" + (f", {message}" if message else "") + verdict[self.heading.reached]
 

@@ -13,7 +13,7 @@ from vlm_agent.evaluation.offline.plan import METRICS
 from vlm_agent.evaluation.online.evaluate import EXPERT
 from vlm_agent.evaluation.online.evaluate import ONLINE as ONLINE_FILE
 from vlm_agent.files import read_checked
-from vlm_agent.training.run_folder.layout import FINISHED
+from vlm_agent.models.run_layout import FINISHED
 
 _REMEDY = "remove it and run the same command again"
 

@@ -110,9 +110,10 @@ def listing(stages: Stages, gpu: str | None = None) -> Iterator[str]:
 
 def _write_results(stages: Stages, all_stages: Needs, records: Records, console: Console) -> dict[str, Any]:
     failed = _without_result(all_stages, records)
-    lines = [f"  {key}, seed {seed}: {why}" for (key, seed), why in failed.items()]
+    why = "".join(f"\n  {key}, seed {seed}: {reason}" for (key, seed), reason in failed.items())
+    remedy = f"run the comparison again, without --report:{why}"
     if len(failed) == len({stage.owner for stage, _ in all_stages if stage.kind == OFFLINE}):
-        raise ComparisonError("no agent has a result; run the same command again to retry:\n" + "\n".join(lines))
+        raise ComparisonError(f"no agent has a result; {remedy}")
     from vlm_agent.evaluation.comparison.page import print_table, write_page
     from vlm_agent.evaluation.comparison.results import results_of
 
@@ -123,7 +124,7 @@ def _write_results(stages: Stages, all_stages: Needs, records: Records, console:
     print_table(content, console)
     print_plain(console, f"Wrote {output / PAGE} and {output / JSON}")
     if failed:
-        raise ComparisonError("some agents have no result; run the same command again to retry:\n" + "\n".join(lines))
+        raise ComparisonError(f"some agents have no result; {remedy}")
     return content
 
 

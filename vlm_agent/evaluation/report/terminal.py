@@ -204,7 +204,7 @@ def parse_failure_table(runs: Mapping[str, Mapping]) -> Table:
         "answers in a code fence": [row["about"].get("fenced_answers", 0) for row in runs.values()],
     }
     shown = {column: of_runs for column, of_runs in counts.items() if any(of_runs)}
-    table = new_table("Answers that are not an action", ("", "parse failures, %", *shown))
+    table = new_table("Answers that are not an action", ("", "% of all steps", *shown))
     for number, (name, row) in enumerate(runs.items()):
         cells = (f"{of_runs[number]:,}" for of_runs in shown.values())
         table.add_row(Text(name), f"{percent_unread(row):.1f}", *cells)
