@@ -19,14 +19,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vlm_agent.errors import DatasetError, remedy_of_missing
-
-WhereT = TypeVar("WhereT", Path, pa.NativeFile)
 
 _KEY = b"vlm_agent_checksums"
 _MARKER = b"VLMSUMS1"
@@ -62,7 +60,7 @@ class ParquetWriter(pq.ParquetWriter):
             super().close()
 
 
-def _in_utf8(where: WhereT) -> WhereT:
+def _in_utf8(where: Any) -> Any:
     """`where`. Raises DatasetError for a path that Arrow cannot open."""
     try:
         str(where).encode()

@@ -3,21 +3,14 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    Field,
-    NonNegativeFloat,
-    PositiveFloat,
-    PositiveInt,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from vlm_agent.settings import Section, either
 
 Training = Literal["frozen", "lora", "full"]
 Quantisation = Literal["nf4", "int8"]
 FeatureForm = Literal["pooled", "patches"]
+_Positive = Annotated[float, Field(gt=0)]
 
 
 HUB_NAME = r"^[A-Za-z0-9_](?:[\w.-]*/[A-Za-z0-9_])?[\w.-]*$"
@@ -186,11 +179,11 @@ class ModelRecipe(Section):
     screen_size: tuple[PositiveInt, PositiveInt] = (896, 448)
     visual_grid: tuple[PositiveInt, PositiveInt] = (16, 8)
     image_mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
-    image_std: tuple[PositiveFloat, PositiveFloat, PositiveFloat] = (0.5, 0.5, 0.5)
+    image_std: tuple[_Positive, _Positive, _Positive] = (0.5, 0.5, 0.5)
     visual_merge: tuple[PositiveInt, PositiveInt] = (1, 1)
-    visual_norm: PositiveFloat | None = None
+    visual_norm: _Positive | None = None
     visual_positions: bool = False
-    element_loss: NonNegativeFloat = 0.0
+    element_loss: Annotated[float, Field(ge=0)] = 0.0
     train: TrainedParts = TrainedParts()
     lora: Lora = Lora()
     quantisation: Quantisation | None = None

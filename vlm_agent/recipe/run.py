@@ -24,7 +24,7 @@ from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.model import ModelRecipe
 from vlm_agent.recipe.reinforcement import ReinforcementRecipe
-from vlm_agent.recipe.yaml_file import find_shipped, override, read_mapping, validated
+from vlm_agent.recipe.yaml_file import find_shipped, override_values, read_mapping, set_keys, validated
 from vlm_agent.settings import BARE_OFF, Section, either
 
 NEWEST_KEPT = 2
@@ -210,5 +210,5 @@ def read_recipe(path: Path, overrides: dict[str, str] | None = None) -> Recipe:
     Raises RecipeError naming the file and every key that is unknown, missing or of the wrong kind.
     """
     content = read_mapping(path, RecipeError)
-    override(Recipe, content, overrides or {}, RecipeError)
+    set_keys(Recipe, content, override_values(overrides or {}, RecipeError), RecipeError)
     return validated(Recipe, content, str(path), RecipeError)

@@ -92,13 +92,6 @@ def _hint(path: Path, problem: OSError) -> str:
     return f"; {suggestion(str(path))}" if is_missing and str(path.parent) in (".", *FOLDERS) else ""
 
 
-def override(
-    section: type[Section], content: dict[str, Any], overrides: Mapping[str, str], error: type[UserError]
-) -> None:
-    """`set_keys` with the values that YAML texts hold. Raises `error` naming the key of a text that is not YAML."""
-    set_keys(section, content, override_values(overrides, error), error)
-
-
 def set_keys(
     section: type[Section], content: dict[str, Any], values: Mapping[str, Any], error: type[UserError]
 ) -> None:

@@ -72,7 +72,7 @@ def read_deepspeed(path: Path, recipe: Recipe) -> dict[str, Any]:
         if zero["stage"] not in range(4):
             raise ValueError("zero_optimization.stage is 0, 1, 2 or 3")
         for key, value in zero.items():
-            if key not in _SIZES if value == "auto" else key in _READ and not isinstance(value, int | float):
+            if value == "auto" and key not in _SIZES:
                 raise ValueError(f"zero_optimization.{key} must be a number")
     except OSError as error:
         raise RecipeError(f"training.deepspeed: {path} cannot be read: {error.strerror}") from None
@@ -92,10 +92,6 @@ def read_deepspeed(path: Path, recipe: Recipe) -> dict[str, Any]:
             "keeps them whole on every GPU"
         )
     return config | known
-
-
-_READ = ("reduce_bucket_size", "stage3_max_live_parameters")
-"""The sizes that the dry run reads."""
 
 
 def _refuse_others(path: Path, config: dict[str, Any], known: dict[str, Any]) -> None:

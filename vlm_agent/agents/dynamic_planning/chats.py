@@ -53,15 +53,7 @@ class KnownReplies(Replies):
     captions: list[str] = field(default_factory=list)
     chats: list[tuple[list[dict], str]] = field(default_factory=list)
 
-    def ask(
-        self,
-        messages: Sequence[dict[str, Any]],
-        max_tokens: int,
-        typical: str,
-        tokens: int,
-        counts: bool = True,
-        kind: str = "",
-    ) -> str:
+    def ask(self, messages: Sequence[dict[str, Any]], *_: Any, kind: str = "", **__: Any) -> str:
         """The reply of this kind (`prompts.Kind`) to the recorded step."""
         if kind == "action" and self.wrong:
             return self.wrong
