@@ -89,7 +89,7 @@ stop_if_stuck() {
 }
 
 # USR1 may arrive before the child process exists.
-noticed="" ended=""
+noticed="" ended="" preempted=""
 trap 'noticed=1' USR1
 
 # run SIGNAL COMMAND…: runs COMMAND; forwards Slurm's notice (USR1) as SIGNAL, and Slurm's TERM as TERM. Sets `status`,
@@ -99,7 +99,7 @@ run() {
     shift
     "$@" &
     child=$!
-    trap 'end_early "$child"' TERM
+    trap 'kill -s TERM "$child" 2>/dev/null || true; end_early' TERM
     # A signal interrupts `wait`, not the child.
     while kill -0 "$child" 2>/dev/null; do
         if [ -n "$noticed" ] && [ -z "$reminded" ]; then
@@ -110,20 +110,25 @@ run() {
     done
     status=0
     wait "$child" || status=$?
-    # Slurm sends TERM to the step first, which may end before this script gets it.
-    if [ "$status" != 0 ] && [ "$(timeout 10 squeue --noheader --jobs="$JOB" --format=%T 2>/dev/null)" = COMPLETING ]; then
-        end_early "$child"
-    fi
+    if [ "$status" != 0 ]; then ask_slurm; fi
     # Nothing after this point may skip `conclude`, which requeues the job: no signal, and no message that cannot be read
     # or written.
     trap '' USR1 TERM
     set +e
 }
 
-# end_early PROCESS: after Slurm's TERM, because the job is preempted or cancelled. Recorded at once: KILL may follow
+# ask_slurm: whether Slurm ended the step before the signal reached this script. TERM goes to the step first; while the
+# GraceTime of a preemption lasts, to the step alone. Then a job that exits is not requeued.
+ask_slurm() {
+    local state since
+    read -r state since <<<"$(timeout 10 squeue --noheader --jobs="$JOB" --Format=State,PreemptTime 2>/dev/null || true)"
+    if [ "$state" = RUNNING ] && [[ $since = *-* ]]; then preempted=1; fi
+    if [ "$state" = COMPLETING ] || [ -n "$preempted" ]; then end_early; fi
+}
+
+# end_early: after Slurm's TERM, because the job is preempted or cancelled. Recorded at once: KILL may follow
 # before the process has ended.
 end_early() {
-    kill -s TERM "$1" 2>/dev/null || true
     if [ -z "$ended" ]; then
         ended=1
         record stopped "$(progress)" "$BY_SLURM"
@@ -151,6 +156,7 @@ conclude() {
     elif [ -n "$ended" ]; then
         # Cancelled, or preempted: Slurm requeues it where the site is configured so.
         say "ended by Slurm with $now $UNIT"
+        if [ -n "$preempted" ]; then scontrol requeue "$JOB" || say "Slurm refuses to requeue the job"; fi
         exit "$status"
     elif [ -n "$noticed" ] || [ "$status" = 75 ]; then
         stop_if_stuck

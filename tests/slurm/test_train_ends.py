@@ -141,6 +141,19 @@ def test_a_step_that_ends_before_its_script_gets_the_signal_is_not_a_failure(wor
     assert _ended(workplace, job, "COMPLETED").events == ["start", "stopped", "start", "done"]
 
 
+def test_a_step_that_ends_in_the_grace_time_of_a_preemption_is_not_a_failure(workplace):
+    """Slurm then signals the step alone, and requeues the job only if it still runs when that time is over."""
+    workplace.install("torchrun", _TORCHRUN)
+    workplace.install("vlm-agent", f"if {RESTARTED}; then {FINISH}; else sleep 1000; fi\n")
+    job = workplace.submit("slurm/train.sbatch", "--config", "recipe.yaml", "--output", "run")
+    soon((workplace.folder / "run/logs" / job / "rank-0.log").exists, SECONDS, lambda: workplace.log("train", job))
+    node = workplace.cluster.job(job)["NodeList"]
+    urgent = ("--partition=urgent", "--exclusive", f"--nodelist={node}", "--wrap=sleep 1")
+    workplace.cluster.run("sbatch", *urgent, cwd=workplace.folder)
+    assert workplace.cluster.wait_for(job, seconds=SECONDS) == [{"COMPLETED"}]
+    assert _ended(workplace, job, "COMPLETED").events == ["start", "stopped", "start", "done"]
+
+
 @pytest.mark.parametrize(("turns", "state"), [(3, "COMPLETED"), (10, "FAILED")])
 def test_preemptions_are_not_turns_without_progress_until_they_are_ten(workplace, turns, state):
     workplace.install("torchrun", _TORCHRUN)

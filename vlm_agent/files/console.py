@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # rich takes 0.1 s to import, and `vlm-agent --help` must not
     from rich.segment import Segment
     from rich.table import Table
 
-_LOG_SECONDS = 60.0
+_LOG_SECONDS, _LOG_COLUMNS = 60.0, 160
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters but tab and line feed, those that reverse a line, and surrogates, which UTF-8 cannot hold."""
@@ -51,8 +51,10 @@ def print_plain(console: "Console", text: str) -> None:
 
 
 def make_console(stderr: bool = False) -> "Console":
-    """A console on which texts are plain: brackets are no markup, and `neutral` holds for all of them."""
-    return _console_class()(stderr=stderr, markup=False, emoji=False)
+    """A console on which texts are plain: brackets are no markup, and `neutral` holds for all of them. A log is as wide
+    as tables need."""
+    is_seen = (sys.stderr if stderr else sys.stdout).isatty() or "COLUMNS" in os.environ
+    return _console_class()(stderr=stderr, markup=False, emoji=False, width=None if is_seen else _LOG_COLUMNS)
 
 
 @cache
