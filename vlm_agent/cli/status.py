@@ -96,15 +96,18 @@ def _conversion_lines(status: "ConversionStatus", now: datetime) -> Lines:
     if status.written is not None:
         yield "last write", f"{_short(now - status.written)} ago"
     if damaged := [file.name for file in summary.files if file.cut_short]:
-        yield "damaged", ", ".join(damaged)
+        yield "damaged", _first(damaged)
     if status.waiting:
-        names = list(status.waiting.values())
-        more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-        yield "waiting", ", ".join(names[:_SHOWN]) + more
+        yield "waiting", _first(list(status.waiting.values()))
         yield "tasks", f"{_ranges(list(status.waiting))}, modulo --shard-count"
 
 
 _SHOWN = 5
+
+
+def _first(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -102,7 +102,7 @@ def check_fraction(bad: int, steps: int, allowed: float | None) -> None:
     if allowed is not None and bad > allowed * steps:
         raise DatasetError(
             f"{bad:,} of {steps:,} steps read are bad, more than --max-bad-fraction {allowed:g} allows; run the same "
-            "command with a larger fraction to resume"
+            "command with a larger fraction to resume; quarantine.jsonl then lists them"
         )
 
 
