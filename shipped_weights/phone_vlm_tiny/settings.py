@@ -11,7 +11,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.run import Recipe, ValidationRecipe
-from vlm_agent.recipe.yaml_file import override, read_mapping, validated
+from vlm_agent.recipe.yaml_file import override_values, read_mapping, set_keys, validated
 from vlm_agent.settings import Section
 
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -232,7 +232,7 @@ def read_pretraining(path: Path, overrides: Mapping[str, str]) -> tuple[Recipe, 
     Raises RecipeError with file and key, also for keys that need a known number or length of sentences.
     """
     content = {"data": {}, **read_mapping(path, RecipeError)}
-    override(Recipe, content, overrides, RecipeError)
+    set_keys(Recipe, content, override_values(overrides, RecipeError), RecipeError)
     lessons = validated(DrawnRecipe, content.pop("lessons", {}), f"{path}: lessons", RecipeError)
     recipe = validated(Recipe, content, str(path), RecipeError)
     training, sources = recipe.training, recipe.data.model_fields_set - {"workers"}

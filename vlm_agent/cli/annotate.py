@@ -3,7 +3,7 @@
 import argparse
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, port, refuse
 from vlm_agent.files.console import make_console
@@ -160,7 +160,9 @@ def _service(options: argparse.Namespace) -> "Service":
     from vlm_agent.errors import UserError
     from vlm_agent.recipe.yaml_file import validated
 
-    limits = validated(CallLimits, _call_limits(options), "options", UserError)
+    price = None if options.price is None else dict(zip(("read", "written"), options.price, strict=True))
+    chosen = {"price": price, "max_cost": options.max_cost, "requests_per_minute": options.requests_per_minute}
+    limits = validated(CallLimits, chosen, "options", UserError)
     return Service(options.endpoint, limits, options.concurrency, options.accept_missing)
 
 
@@ -179,9 +181,3 @@ def _positive(text: str) -> float:
     if not value:
         raise argparse.ArgumentTypeError(f"{text!r} must be greater than 0")
     return value
-
-
-def _call_limits(options: argparse.Namespace) -> dict[str, Any]:
-    """The fields of `CallLimits` from --price, --max-cost and --requests-per-minute; None where one is not used."""
-    price = None if options.price is None else dict(zip(("read", "written"), options.price, strict=True))
-    return {"price": price, "max_cost": options.max_cost, "requests_per_minute": options.requests_per_minute}

@@ -72,13 +72,6 @@ def add(commands: Commands) -> None:
     controls = "which of grey_screens, no_history, shuffled_results, or none (default: all)"
     parser.add_argument("--controls", nargs="+", metavar="NAME", help=controls)
     agent_options.add_elements_option(parser)
-    _add_online(parser)
-    parser.add_argument("--shard-index", type=int, metavar="I", help="predict only part I (from 0)")
-    parser.add_argument("--shard-count", type=count, metavar="N", help="number of parts")
-    parser.add_argument("--finish", action="store_true", help="merge and score all parts; needs only --output")
-
-
-def _add_online(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--online", action="store_true", help="score the agent on tasks on phones")
     parser.add_argument(
         "--task-set", metavar="NAME", help="simulated (default), browser, or a YAML file with `task_set`"
@@ -87,6 +80,9 @@ def _add_online(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=_count_or_0, metavar="S", help="the tasks of `simulate --seed S` (default 0)")
     parser.add_argument("--scale", type=count, metavar="N", help="render screens at N times their size; 2 for OCR")
     parser.add_argument("--long-screens", action="store_true", help="--online: show each page as one tall picture")
+    parser.add_argument("--shard-index", type=int, metavar="I", help="predict only part I (from 0)")
+    parser.add_argument("--shard-count", type=count, metavar="N", help="number of parts")
+    parser.add_argument("--finish", action="store_true", help="merge and score all parts; needs only --output")
 
 
 def run(options: argparse.Namespace) -> int:

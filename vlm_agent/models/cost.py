@@ -323,13 +323,9 @@ def decoder_flops(
     above = inner or train.norm != "frozen"
     head = linear_flops([(decoder.hidden, decoder.vocabulary)], load.supervised, train.head, rank, above)
     again = Flops(recomputed=layers.forward * checkpointed / decoder.layers if inner else 0)
-    return layers + head + again + _adapted_embeddings(decoder, train, rank, rows)
-
-
-def _adapted_embeddings(decoder: DecoderShape, train: TrainedParts, rank: int, rows: int) -> Flops:
-    """LoRA on a table: its first matrix is looked up, its second multiplies."""
+    # LoRA on the table of embeddings: its first matrix is looked up, its second multiplies.
     product = 2 * rank * decoder.hidden * rows if train.embeddings == "lora" else 0
-    return Flops(product, 2 * product)
+    return layers + head + again + Flops(product, 2 * product)
 
 
 def decoder_bytes(

@@ -215,10 +215,8 @@ class DataRecipe(Section):
     def _allowed_keys(self, serialise: SerializerFunctionWrapHandler) -> dict:
         """Omits the keys that the kind of sentences excludes, so that a saved recipe is valid."""
         content = serialise(self)
-        if allowed := self.sentence_options.alone:
-            return {key: content[key] for key in content if key in allowed}
-        excluded = _keys_of_others(self.sentences)
-        return {key: content[key] for key in content if key not in excluded}
+        allowed = self.sentence_options.alone or content.keys() - _keys_of_others(self.sentences)
+        return {key: content[key] for key in content if key in allowed}
 
 
 def _keys_of_others(sentences: str) -> set[str]:

@@ -225,6 +225,8 @@ class ModelRecipe(Section):
             )
         if self.min_pixels is not None and self.max_pixels is not None and self.min_pixels > self.max_pixels:
             raise ValueError("min_pixels is greater than max_pixels")
+        if self.quantisation is not None and self.train.language_model != "lora":
+            raise ValueError("quantisation needs train.language_model: lora; set it, or remove quantisation")
         return self
 
     @model_validator(mode="after")
@@ -237,12 +239,6 @@ class ModelRecipe(Section):
             raise ValueError("train.vision must be frozen with encoder_decoder, which has no vision tower")
         if self.word_embeddings is not None and self.word_tokenizer is None:
             raise ValueError("word_embeddings is for encoder_decoder.config; a checkpoint has embeddings: remove it")
-        return self
-
-    @model_validator(mode="after")
-    def _quantised_is_adapted(self) -> Self:
-        if self.quantisation is not None and self.train.language_model != "lora":
-            raise ValueError("quantisation needs train.language_model: lora; set it, or remove quantisation")
         return self
 
     @property

@@ -121,17 +121,13 @@ class TrainingRecipe(Section):
         return None if self.deepspeed is None else find_shipped(Path(self.deepspeed))
 
     @model_validator(mode="after")
-    def _one_length(self) -> "TrainingRecipe":
+    def _keys_fit(self) -> "TrainingRecipe":
         if self.batch_tokens is not None and self.batch_size is not None:
             raise ValueError("batch_size and batch_tokens exclude each other; remove one of them")
         if self.epochs is not None and self.steps is not None:
             raise ValueError("epochs and steps exclude each other; remove one of them")
         if self.epochs is None and self.steps is None:
             raise ValueError("the length is missing; set epochs or steps")
-        return self
-
-    @model_validator(mode="after")
-    def _whole_matrices(self) -> "TrainingRecipe":
         if self.deepspeed is not None and self.optimizer.name == "muon":
             raise ValueError("DeepSpeed partitions weight matrices, and muon needs them whole; use adamw")
         return self
@@ -184,13 +180,9 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
-    def _mixed_precision(self) -> "Recipe":
+    def _sections_fit(self) -> "Recipe":
         if self.model.dtype == "bfloat16" and self.training.bf16 is not True:
             raise ValueError("model.dtype: bfloat16 needs training.bf16: true, because the trained weights are float32")
-        return self
-
-    @model_validator(mode="after")
-    def _known_lengths(self) -> "Recipe":
         no_packing = self.data.sentence_options.no_packing
         if no_packing is not None and (self.training.batch_tokens or self.data.max_tokens):
             raise ValueError(no_packing)

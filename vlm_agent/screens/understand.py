@@ -113,7 +113,8 @@ def understand(pixels: np.ndarray, readers: Readers | LoadedReaders, seconds: Se
     with clock.of("icons"):
         parts = _with_meanings(pixels, parts, loaded)
     with clock.of("blocks"):
-        blocks, parts = _in_blocks(pixels, _with_active_tabs(pixels, parts))
+        active = _blocks().active_tabs(pixels, parts)
+        blocks, parts = _in_blocks(pixels, tuple(replace(part, selected=part.id in active) for part in parts))
     return Understood(size, texts, widgets, parts, blocks, unsure)
 
 
@@ -158,11 +159,6 @@ def _span(start: float, length: float, limit: int) -> tuple[int, int]:
     """The first and the last pixel but one of a side of a box, at least one apart."""
     first = min(max(round(start * limit), 0), limit - 1)
     return first, max(first + 1, min(round((start + length) * limit), limit))
-
-
-def _with_active_tabs(pixels: np.ndarray, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    active = _blocks().active_tabs(pixels, parts)
-    return tuple(replace(part, selected=part.id in active) for part in parts)
 
 
 def _in_blocks(pixels: np.ndarray, parts: tuple[Part, ...]) -> tuple[tuple[Block, ...], tuple[Part, ...]]:

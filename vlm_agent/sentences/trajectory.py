@@ -177,7 +177,8 @@ class TrajectorySentences(Tokens):
     ) -> list[Segment]:
         """A step with a supervised action. `target`: what its swipe should bring into view."""
         step = episode.steps[number]
-        names_target = target is not None and _names_swipe_target(episode.id, number)
+        # With probability 0.5, seeded by episode and step, so the same in every epoch. No secret depends on it.
+        names_target = target is not None and random.Random(f"{episode.id} {number}").random() < 0.5  # noqa: S311
         text = self.language.encode(step.action, step.screen, target if names_target else None)
         notes = self.notes.at(is_first=number == 0)
         screen = self._screen(episode, number, is_first)
@@ -342,12 +343,6 @@ def line_of(text: str) -> str:
 def unwritable_line(episode_id: str, step: int, action: Action) -> str:
     """The line for one unwritable action in lists and messages."""
     return f"episode {episode_id} step {step}: {action.name}" + (f" {action.text!r}" if action.text else "")
-
-
-def _names_swipe_target(episode_id: str, number: int) -> bool:
-    """Whether a swipe with a target names it: probability 0.5, seeded by episode and step, so the same in every
-    epoch."""
-    return random.Random(f"{episode_id} {number}").random() < 0.5  # noqa: S311 (no secret)
 
 
 def swipe_targets(steps: Sequence[Step]) -> list[str | None]:

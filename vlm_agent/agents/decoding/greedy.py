@@ -91,7 +91,9 @@ def answer_sentences(
     answers: list[list[DecodedAnswer]] = [[] for _ in sentences]
     supervised = 0  # supervised tokens of earlier sentences: the offset of this sentence in `prefill.best`
     for place, (number, sentence, spans) in enumerate(readings):
-        numbers = _numbers_of_supervised(sentence)
+        # Index of each supervised token → the number of supervised tokens before it in the sentence.
+        indices = (at for at, label in enumerate(sentence.labels) if label != IGNORED)
+        numbers = {at: number for number, at in enumerate(indices)}
         for start, end in spans:
             target = sentence.input_ids[start : min(end, start + limits.max_tokens)]
             answer = DecodedAnswer([], place, start)
@@ -170,12 +172,6 @@ def _answer_alone(decoder: Decoder, sentence: Sentence, limits: Limits, choose: 
         DecodedAnswer(decode_sentence(decoder, sentence.prefix(start), choose, limits), 0, start, 0, False)
         for start, _ in answer_spans(sentence, limits.end_mark)
     ]
-
-
-def _numbers_of_supervised(sentence: Sentence) -> dict[int, int]:
-    """Index of each supervised token → the number of supervised tokens before it in the sentence."""
-    indices = [at for at, label in enumerate(sentence.labels) if label != IGNORED]
-    return {at: number for number, at in enumerate(indices)}
 
 
 def _follow(

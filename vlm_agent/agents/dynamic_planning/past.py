@@ -73,9 +73,5 @@ def _action_line(turn: Turn) -> str:
 
 
 def _step_line(turn: Turn) -> str:
-    own = _own_step(turn)
+    own = "" if turn.answer is None else turn.answer.notes.get("action", "")
     return with_failure(own, turn) if own else _action_line(turn)
-
-
-def _own_step(turn: Turn) -> str:
-    return "" if turn.answer is None else turn.answer.notes.get("action", "")

@@ -83,12 +83,6 @@ def check_files(folder: Path) -> None:
     _check_modules(folder)
 
 
-def own_limit(folder: Path) -> int | None:
-    """The maximum number of tokens in the encoder's own configuration, as in sentence-transformers."""
-    content = _read(folder / "sentence_bert_config.json", _Limit)
-    return None if content is None else content.get("max_seq_length")
-
-
 def _read(path: Path, kind: Any) -> Any:
     """None for a file that does not exist."""
     return read_checked(path, REMEDY, kind) if path.is_file() else None
@@ -239,7 +233,9 @@ def _is_checkpoint(folder: Path) -> bool:
 
 
 def _max_tokens(folder: Path, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -> int:
-    limits = (own_limit(folder), getattr(model.config, "max_position_embeddings", None), tokenizer.model_max_length)
+    own = _read(folder / "sentence_bert_config.json", _Limit) or {}  # as in sentence-transformers
+    of_model = getattr(model.config, "max_position_embeddings", None)
+    limits = (own.get("max_seq_length"), of_model, tokenizer.model_max_length)
     return min(limit for limit in limits if isinstance(limit, int))
 
 

@@ -253,7 +253,9 @@ class References(Generic[SourceT]):
         return any(normalise(found.goal) == normalise(goal) for found in self.nearest(goal, without))
 
     def _numbers(self, goal: str, without: str) -> list[int]:
-        similarity = np.round(self.vectors @ self._vector(goal), _DECIMALS)
+        known = self._places.get(goal)
+        vector = self.encoder.encode([goal])[0] if known is None else self.vectors[known]  # float32 (D,)
+        similarity = np.round(self.vectors @ vector, _DECIMALS)
         numbers: list[int] = []
         for place in np.argsort(-similarity, kind="stable").tolist():
             of_goal = (number for number in self.episodes[place] if self.source.ids[number] != without)
@@ -261,11 +263,6 @@ class References(Generic[SourceT]):
             if len(numbers) == self.count:
                 break
         return numbers
-
-    def _vector(self, goal: str) -> np.ndarray:
-        """float32 (D,)"""
-        place = self._places.get(goal)
-        return self.encoder.encode([goal])[0] if place is None else self.vectors[place]
 
     @cached_property
     def vectors(self) -> np.ndarray:

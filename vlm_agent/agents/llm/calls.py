@@ -243,7 +243,8 @@ class Calls:
 
     def _ask(self, path: Path, marker: TextIO, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Completion:
         expected = Expense(1, estimated_tokens(messages), max_tokens)
-        model, earlier = self.chat.model, _read_marker(marker).expense
+        marker.seek(0)
+        model, earlier = self.chat.model, _marker(marker.read()).expense
         lost = earlier
 
         def unusable(tokens: Tokens | None) -> None:
@@ -256,7 +257,9 @@ class Calls:
                 self._totals.unusable += 1
                 self._totals.estimated += tokens is None
 
-        self._reserve(expected)
+        with self._lock:
+            self._check_cost(expected)
+            self._totals.reserved += expected
         try:
             _write_marker(marker, model, lost + expected)
             try:
@@ -278,11 +281,6 @@ class Calls:
             self._totals.failures = 0
             self._totals.has_answered = True
         return reply
-
-    def _reserve(self, expected: Expense) -> None:
-        with self._lock:
-            self._check_cost(expected)
-            self._totals.reserved += expected
 
     def _check_cost(self, further: Expense = Expense()) -> None:  # noqa: B008 (frozen)
         totals, limits = self._totals, self.limits
@@ -346,11 +344,6 @@ def _asking(path: Path) -> Iterator[TextIO]:
     with path.open("a+", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield file
-
-
-def _read_marker(file: TextIO) -> _Marker:
-    file.seek(0)
-    return _marker(file.read())
 
 
 def _marker(text: str) -> _Marker:

@@ -77,10 +77,6 @@ def _at_once() -> None:
     pass
 
 
-def _uncounted(_: Tokens | None) -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class ChatEndpoint:
     """One model on one server. `url` is the base URL, such as http://localhost:8000/v1 (`/v1` may be omitted).
@@ -113,7 +109,7 @@ class ChatEndpoint:
         messages: Sequence[Mapping[str, Any]],
         max_tokens: int,
         is_running: bool = False,
-        unusable: Callable[[Tokens | None], None] = _uncounted,
+        unusable: Callable[[Tokens | None], None] = lambda tokens: None,
     ) -> Completion:
         """The model's reply at temperature 0, if it takes one.
 

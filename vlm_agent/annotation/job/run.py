@@ -73,7 +73,7 @@ def annotate(
         mine = plan.shards if task is None else task.items(plan.shards)
         waiting = [shard for shard in mine if _is_open(read_entry(output, shard), service)]
         failures = _Run(dataset, annotator, calls, service, output, console).annotate(waiting, settings.max_tokens)
-        listed = output / _failures_name(task)
+        listed = output / ("failed.jsonl" if task is None else f"failed-{task.index}-of-{task.count}.jsonl")
         _write_failures(listed, failures)
         if failures and not service.accept_missing:
             raise _incomplete(failures, listed)
@@ -147,10 +147,6 @@ class _Run:
     def _row(self, index: int) -> AnnotatedRow:
         row = self._dataset.row(index)
         return row, self._annotator.annotate(self._dataset.decoded(row))
-
-
-def _failures_name(task: ArrayTask | None) -> str:
-    return "failed.jsonl" if task is None else f"failed-{task.index}-of-{task.count}.jsonl"
 
 
 def _write_failures(path: Path, failures: Sequence[Failure]) -> None:

@@ -69,11 +69,6 @@ class _Open(Generic[T]):
     def is_complete(self) -> bool:
         return len(self.steps) == self.head.episode_length
 
-    def sorted_steps(self) -> list[T]:
-        if list(self.steps) != sorted(self.steps):
-            self.repairs.add(UNORDERED)
-        return [self.steps[step_id] for step_id in sorted(self.steps)]
-
     def missing(self) -> str:
         length = self.head.episode_length
         missing = sorted(set(range(length)) - self.steps.keys())
@@ -142,7 +137,9 @@ class EpisodeGroups(Generic[T]):
         if not episode.is_complete:
             yield from self._discard(episode_id, GAP, episode.missing() + when)
             return
-        steps = episode.sorted_steps()
+        if list(episode.steps) != sorted(episode.steps):
+            episode.repairs.add(UNORDERED)
+        steps = [episode.steps[step_id] for step_id in sorted(episode.steps)]
         self.faults.update(episode.repairs)
         self._closed_ids.add(episode_id)
         del self._open[episode_id]

@@ -163,7 +163,8 @@ def _parse_feature(parts: list[memoryview]) -> Feature:
         return Feature(kind, _limited(value for view in lists for value in messages(view, 1)))
     if kind == "float":
         return Feature(kind, _floats(lists))
-    return Feature(kind, _ints(lists))
+    values = (value for view in lists for value in _varints_of(view))
+    return Feature(kind, _limited(value - (1 << 64) if value >> 63 else value for value in values))
 
 
 def _limited(values: Iterator[T]) -> list[T]:
@@ -188,10 +189,6 @@ def _floats(lists: list[memoryview]) -> np.ndarray:
                     raise ExampleError("a list of floats has an invalid number of bytes")
                 data += value
     return np.frombuffer(data, "<f4").astype(np.float32, copy=False)
-
-
-def _ints(lists: list[memoryview]) -> list[int]:
-    return _limited(value - (1 << 64) if value >> 63 else value for view in lists for value in _varints_of(view))
 
 
 def _varints_of(view: memoryview) -> Iterator[int]:

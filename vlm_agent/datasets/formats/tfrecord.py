@@ -73,7 +73,9 @@ def read_records(path: Path, file: BinaryIO | HashedFile | None = None) -> Itera
     """
     number, offset = 0, 0
     with nullcontext(file) if file is not None else _open(path) as opened:
-        stream = _inflated(opened)
+        head = opened.read(_HEADER.size)
+        opened.seek(0)
+        stream: _Stream = GzipStream(opened) if _is_gzip(head) else opened
         while True:
             try:
                 length = _read_length(stream, is_first=number == 0)
@@ -110,12 +112,6 @@ def _open(path: Path) -> BinaryIO:
     if not path.is_file():
         raise DatasetError(f"{path} does not exist")
     return path.open("rb")
-
-
-def _inflated(file: BinaryIO | HashedFile) -> _Stream:
-    head = file.read(_HEADER.size)
-    file.seek(0)
-    return GzipStream(file) if _is_gzip(head) else file
 
 
 def _is_gzip(head: bytes) -> bool:

@@ -304,11 +304,6 @@ def _unsealed(data: bytes, is_checked: bool) -> dict:
     return content
 
 
-def _is_checked(folder: Path) -> bool:
-    """Whether every line must have a checksum, as those beside a heading with one do."""
-    return f'"{CHECKSUM}"'.encode() in (folder / HEADING).read_bytes()[:64]
-
-
 def _is_interrupted(data: bytes) -> bool:
     """Whether a last line without a line break is one that a kill cut off: no whole object."""
     try:
@@ -323,7 +318,8 @@ def _read_lines(folder: Path) -> tuple[list[_Line], dict | None]:
     found: list[_Line] = []
     outcomes: dict[int, tuple[str, str]] = {}
     end = None
-    is_checked = _is_checked(folder)
+    # Every line must have a checksum where the heading has one.
+    is_checked = f'"{CHECKSUM}"'.encode() in (folder / HEADING).read_bytes()[:64]
     for number, offset, data in _complete_lines(folder / STEPS):
         line = _Line(number, offset, zlib.crc32(data))
         try:

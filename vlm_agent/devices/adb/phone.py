@@ -183,7 +183,9 @@ class AdbPhone:
         elif action.kind is ActionKind.TYPE:
             self._keyboard.type(action.text)
         elif action.kind is ActionKind.OPEN_APP:
-            self._open_app(action.text)
+            listing = self._link.ask(LIST_COMMAND).decode(errors="replace")
+            component = find_component(action.text, read_components(listing))
+            self._link.do(start_command(component), success=STARTED)
         else:
             self._link.do(self._command(action))
 
@@ -208,11 +210,6 @@ class AdbPhone:
             return read_launcher(self.ask(*HOME_COMMAND))
         except RefusedError:
             return None
-
-    def _open_app(self, name: str) -> None:
-        listing = self._link.ask(LIST_COMMAND).decode(errors="replace")
-        component = find_component(name, read_components(listing))
-        self._link.do(start_command(component), success=STARTED)
 
     def _pixel(self, point_yx: tuple[float, float]) -> tuple[int, int]:
         """The pixel (y, x) at a point (y, x) in screen fractions, limited to the screen."""

@@ -55,14 +55,6 @@ class OwnAction:
     looks: bool
 
 
-def permit_all(_: OwnAction) -> str | None:
-    return None
-
-
-def record_nothing(_: Action) -> None:
-    pass
-
-
 @dataclass(frozen=True, eq=False)
 class _Shot:
     """One screen of the phone."""
@@ -98,8 +90,8 @@ class LongScreen(DeviceAround):
         device: Device,
         limit: float = LIMIT,
         launcher: str | None = None,
-        permit: Callable[[OwnAction], str | None] = permit_all,
-        record: Callable[[Action], None] = record_nothing,
+        permit: Callable[[OwnAction], str | None] = lambda action: None,
+        record: Callable[[Action], None] = lambda action: None,
         warn: Callable[[str], None] = _LOG.warning,
     ) -> None:
         super().__init__(device)

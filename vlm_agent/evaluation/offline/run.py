@@ -172,7 +172,8 @@ def predict(
     ):
         for part, of_part in zip(loaded, work, strict=True):
             for run in of_part.runs:
-                answers = _answers(agents[run], part, part.prepared.get(run))
+                one, prepared = agents[run], part.prepared.get(run)
+                answers = one.answer_episodes(part.episodes) if prepared is None else one.answer_prepared(prepared)
                 parts.write(run, part.number, list(_rows(part, answers)), AnswerCounts.of(part.episodes, answers))
                 progress.advance(sum(map(len, part.episodes)), names[run])
 
@@ -184,13 +185,6 @@ def _workers(chosen: int | None, preparations: Mapping[str, Preparation | None])
     if chosen and not are_used:
         raise UserError(f"--workers {chosen} has no effect: this agent prepares no screens in processes; remove it")
     return chosen
-
-
-def _answers(agent: Agent, part: LoadedPart, prepared: list | None) -> list[list[Answer]]:
-    """The answers to every step of every episode of a part."""
-    if prepared is None:
-        return agent.answer_episodes(part.episodes)
-    return agent.answer_prepared(prepared)
 
 
 def _rows(part: LoadedPart, answers_by_episode: Sequence[Sequence[Answer]]) -> Iterator[Prediction]:

@@ -194,12 +194,9 @@ def _same_text(gold: pa.Array, predicted: pa.Array) -> np.ndarray:
     same = np.array(pc.equal(gold, predicted).to_numpy(zero_copy_only=False))
     is_plain = pc.and_(pc.string_is_ascii(gold), pc.string_is_ascii(predicted)).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(~same & ~is_plain)
-    same[rows] = [is_same_text(*pair) for pair in zip(*(_taken(text, rows) for text in (gold, predicted)), strict=True)]
+    texts = [text.take(pa.array(rows)).to_pylist() for text in (gold, predicted)]
+    same[rows] = [is_same_text(*pair) for pair in zip(*texts, strict=True)]
     return same
-
-
-def _taken(texts: pa.Array, rows: np.ndarray) -> list[str]:
-    return texts.take(pa.array(rows)).to_pylist()
 
 
 def _sums(table: StepTable) -> np.ndarray:

@@ -247,7 +247,9 @@ class LlamaViT(PreTrainedModel):
 
     def _feature_map(self, pixels: torch.Tensor) -> torch.Tensor:
         """(N, channels, rows, columns) of any encoder; patch sequences are unfolded to a grid."""
-        hidden = self.vision(pixels, **_position_options(self.config.vision_config)).last_hidden_state
+        kind = self.config.vision_config.model_type
+        options = {"interpolate_pos_encoding": True} if kind in _ASKED_TO_INTERPOLATE else {}
+        hidden = self.vision(pixels, **options).last_hidden_state
         if hidden.dim() == 4:  # some of timm's encoders put the channels last
             return hidden if hidden.shape[1] == _feature_width(self.vision) else hidden.permute(0, 3, 1, 2)
         patch = _patch_size(self.vision)
@@ -255,8 +257,8 @@ class LlamaViT(PreTrainedModel):
         others = hidden.shape[1] - rows * columns  # class and register tokens, which come first
         if others < 0:
             raise CheckpointError(
-                f"{self.config.vision_config.model_type} gives {hidden.shape[1]} tokens for {rows} x {columns} "
-                "patches; use an encoder that keeps its patches, such as vit, dinov2, clip or siglip"
+                f"{kind} gives {hidden.shape[1]} tokens for {rows} x {columns} patches; use an encoder that keeps its "
+                "patches, such as vit, dinov2, clip or siglip"
             )
         return hidden[:, others:].transpose(1, 2).unflatten(2, (rows, columns))
 
@@ -381,13 +383,8 @@ def _patch_size(vision: Any) -> int:
 
 _TIMM = "timm_wrapper"
 
-
-def _position_options(vision_config: PretrainedConfig) -> dict[str, bool]:
-    """Encoders that interpolate their position table to other screen sizes only on request; DINOv2 always does."""
-    return {"interpolate_pos_encoding": True} if vision_config.model_type in _ASKED_TO_INTERPOLATE else {}
-
-
 _ASKED_TO_INTERPOLATE = {"vit", "clip_vision_model", "siglip_vision_model", "vit_mae", "deit"}
+"""Encoders that interpolate their position table to other screen sizes only on request; DINOv2 always does."""
 
 
 AutoConfig.register(LlamaViTConfig.model_type, LlamaViTConfig)

@@ -65,9 +65,9 @@ class QwenVLCollator:
         return row | {"position_ids": torch.from_numpy(positions)[:, None]}
 
     def screens(self, sentences: Sequence[Sentence]) -> dict:
-        """`patches`, `grids` and `tower` (`tower_inputs`) of all screens."""
+        """`patches`, `grids` ((1, rows, columns) of patches) and `tower` (`tower_inputs`) of all screens."""
         screens = [screen for sentence in sentences for screen in sentence.screens]
-        grids = torch.tensor([self._grid(screen) for screen in screens])
+        grids = torch.tensor([(1, *(side * self.merge for side in self._tokens(screen))) for screen in screens])
         return {
             "patches": torch.from_numpy(np.concatenate([self._patches(screen) for screen in screens])),
             "grids": grids,
@@ -81,10 +81,6 @@ class QwenVLCollator:
     def _tokens(self, screen: np.ndarray | Patches) -> tuple[int, int]:
         """(rows, columns) of visual tokens."""
         return tuple(side // (self.patch * self.merge) for side in screen.shape[1:])
-
-    def _grid(self, screen: np.ndarray | Patches) -> tuple[int, int, int]:
-        """(1, rows, columns) of patches."""
-        return 1, *(side * self.merge for side in self._tokens(screen))
 
     def _patches(self, screen: np.ndarray | Patches) -> np.ndarray:
         """uint8 (patches, 3, patch, patch); the patches of a visual token are adjacent, tokens in reading order."""

@@ -33,7 +33,8 @@ def fuse_lora(model: nn.Module) -> None:
     for parent in model.modules():
         groups: dict[str, list[Any]] = {}
         for name, layer in parent.named_children():
-            if _is_adapted_linear(layer):
+            is_adapted_linear = isinstance(layer, LoraLayer) and isinstance(layer.base_layer, nn.Linear)
+            if is_adapted_linear and "forward" not in vars(layer):  # else it is fused already
                 groups.setdefault(_FIRST.get(name, name), []).append(layer)
         for layers in groups.values():
             siblings = _Siblings(layers)
@@ -41,11 +42,6 @@ def fuse_lora(model: nn.Module) -> None:
                 vars(layer)["forward"] = partial(adapt, layer, siblings)
             if len(layers) > 1:
                 parent.register_forward_hook(siblings.clear, always_call=True)
-
-
-def _is_adapted_linear(layer: nn.Module) -> bool:
-    # An instance with a forward pass of its own is fused already.
-    return isinstance(layer, LoraLayer) and isinstance(layer.base_layer, nn.Linear) and "forward" not in vars(layer)
 
 
 class _Siblings:

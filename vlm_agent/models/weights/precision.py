@@ -25,7 +25,6 @@ from transformers.utils import is_flash_attn_4_available
 
 from vlm_agent.errors import UserError
 from vlm_agent.files.installation import install_line
-from vlm_agent.recipe.model import Quantisation
 
 _LOG = logging.getLogger(__name__)
 _ROOT = Path("/")
@@ -276,18 +275,11 @@ def is_quantised(model: nn.Module) -> bool:
 
 
 def is_quantised_layer(layer: nn.Module) -> bool:
-    return _bits(layer) is not None
+    # By name, so that bitsandbytes is needed only for quantised models. peft's layers show the weight of their base.
+    return type(layer._parameters.get("weight")).__name__ in ("Params4bit", "Int8Params")
 
 
 def weight_count(parameter: nn.Parameter) -> int:
     """The number of weights in a parameter before nf4 packed two into a byte and ZeRO-3 partitioned it."""
     state = getattr(parameter, "quant_state", None)
     return getattr(parameter, "ds_numel", parameter.numel()) if state is None else state.shape.numel()
-
-
-_BITS: dict[str, Quantisation] = {"Params4bit": "nf4", "Int8Params": "int8"}
-
-
-def _bits(layer: nn.Module) -> Quantisation | None:
-    # By name, so that bitsandbytes is needed only for quantised models. peft's layers show the weight of their base.
-    return _BITS.get(type(layer._parameters.get("weight")).__name__)

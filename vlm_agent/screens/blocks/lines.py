@@ -56,7 +56,9 @@ def find_lines(pixels: np.ndarray) -> tuple[list[Line], list[Line]]:
     if scale > 1:
         size = (max(1, round(width / scale)), max(1, round(height / scale)))
         pixels = cv2.resize(np.ascontiguousarray(pixels), size, interpolation=cv2.INTER_AREA)
-    segments = _segments(quantise(pixels))
+    # Connected pixels whose gradients have one direction (LSD): float64 (N, 4), x and y of both ends.
+    found = cv2.createLineSegmentDetector().detect(quantise(pixels))[0]
+    segments = np.zeros((0, 4)) if found is None else np.asarray(found, np.float64).reshape(-1, 4)
     across, along = np.abs(segments[:, 2:] - segments[:, :2]).T
     shortest = max(6.0, SHORTEST * pixels.shape[1])
     flat = segments[(along <= SLOPE * across) & (across >= shortest)]
@@ -98,14 +100,6 @@ def predominant_colours(pixels: np.ndarray) -> np.ndarray:
             chosen.append(colour)
     chosen.sort(key=lambda colour: (int(colour.sum()), *map(int, colour)))
     return np.array(chosen, np.int16).reshape(-1, 3)
-
-
-def _segments(grey: np.ndarray) -> np.ndarray:
-    """float64 (N, 4): x and y of both ends. Connected pixels whose gradients have one direction (LSD)."""
-    segments = cv2.createLineSegmentDetector().detect(grey)[0]
-    if segments is None:
-        return np.zeros((0, 4))
-    return np.asarray(segments, np.float64).reshape(-1, 4)
 
 
 def _lines(segments: np.ndarray, pixels: np.ndarray) -> list[Line]:

@@ -65,18 +65,14 @@ def _cut_out(crop: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         return None
     background = np.median(_border(pixels), 0).astype(np.int16)
     difference = pixels.astype(np.int16) - background
-    ink = _of_channels(np.abs(difference)) > INK
+    red, green, blue = np.moveaxis(np.abs(difference), 2, 0)
+    ink = np.maximum(np.maximum(red, green), blue) > INK  # several times faster than `max(2)`
     if not ink.any():
         return None
     if _border(ink).mean() < BUSY:
         rows, columns = np.flatnonzero(ink.any(1)), np.flatnonzero(ink.any(0))
         difference = difference[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     return difference, background
-
-
-def _of_channels(array: np.ndarray) -> np.ndarray:
-    """The greatest of three channels; several times faster than `max(2)`."""
-    return np.maximum(np.maximum(array[..., 0], array[..., 1]), array[..., 2])
 
 
 def _border(array: np.ndarray) -> np.ndarray:

@@ -203,15 +203,11 @@ def _size(path: Path, session: Any) -> tuple[int, int]:
     """(height, width) of the input."""
     inputs = session.get_inputs()
     shape = inputs[0].shape if len(inputs) == 1 else []
-    if len(shape) != 4 or shape[1] != 3 or inputs[0].type not in _TYPES or shape[0] not in (1, None, *_free(shape[:1])):
+    is_picture = len(shape) == 4 and shape[1] == 3 and inputs[0].type in _TYPES
+    if not is_picture or not (shape[0] in (1, None) or isinstance(shape[0], str)):  # the name of a free side
         wanted = [(one.type, one.shape) for one in inputs]
         raise CheckpointError(f"{path} takes {wanted}; a detector takes one float tensor (1, 3, height, width)")
     return tuple(side if isinstance(side, int) else FREE_SIDE for side in shape[2:])  # type: ignore[return-value]
-
-
-def _free(sides: list) -> list:
-    """Sides without a fixed length: their names."""
-    return [side for side in sides if isinstance(side, str)]
 
 
 def _letterboxed(pixels: np.ndarray, size: tuple[int, int]) -> tuple[np.ndarray, float, tuple[int, int]]:

@@ -16,7 +16,7 @@ from vlm_agent.episodes import Action, Episode, Screen
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
 from vlm_agent.models.family import context_of, processor_of
-from vlm_agent.recipe.data import DataRecipe, ReferencesRecipe
+from vlm_agent.recipe.data import ReferencesRecipe
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences.html import SCREEN_PHRASES, screen_html
 from vlm_agent.sentences.notes import FORMS, IN_WORDS, UsedNotes
@@ -93,26 +93,19 @@ def vocabulary_of(recipe: Recipe, shards: ShardDataset, indices: list[int]) -> V
     """The vocabulary of a word tokenizer: the phrases of the action language, and all texts of these episodes that
     sentences may have."""
     episodes = (shards.without_pixels(index) for index in indices)
-    language = recipe.action_language.build().vocabulary()
-    as_html = recipe.model.is_text or UsedNotes(recipe.data.notes).reads_elements
+    language, notes = recipe.action_language.build(), recipe.data.notes
+    vocabulary = language.vocabulary()
+    as_html = recipe.model.is_text or UsedNotes(notes).reads_elements
     if as_html:
-        language = replace(language, phrases=(*language.phrases, *SCREEN_PHRASES))
-    names, in_words = _note_names(recipe.data), _words_of_actions(recipe)
+        vocabulary = replace(vocabulary, phrases=(*vocabulary.phrases, *SCREEN_PHRASES))
+    # Notes with the role of a learned one, too: a plan and its immediate step have the same words.
+    roles = {FORMS[name].role for name in notes} - {None}
+    names = [name for name, form in FORMS.items() if name in notes or form.role in roles]
+    # Actions are words of earlier steps, unless these are notes or no step is in words.
+    has_actions = past_of(recipe.data) is not None and IN_WORDS not in notes
+    in_words = partial(_own_words, language) if has_actions else None
     texts = (text for one in episodes for text in _texts(one, names, as_html, in_words))
-    return Vocabulary(language, texts)
-
-
-def _note_names(data: DataRecipe) -> list[str]:
-    """The notes whose words are known: those of the sentences, and those with the role of a learned one, because a
-    plan and its immediate step have the same words."""
-    roles = {FORMS[name].role for name in data.notes} - {None}
-    return [name for name, form in FORMS.items() if name in data.notes or form.role in roles]
-
-
-def _words_of_actions(recipe: Recipe) -> Callable[[Action, Screen], str | None] | None:
-    """The words of earlier steps; None where these are notes, or where no step is in words."""
-    has_actions = past_of(recipe.data) is not None and IN_WORDS not in recipe.data.notes
-    return partial(_own_words, recipe.action_language.build()) if has_actions else None
+    return Vocabulary(vocabulary, texts)
 
 
 def _own_words(language: ActionLanguage, action: Action, screen: Screen) -> str | None:

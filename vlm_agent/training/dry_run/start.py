@@ -11,7 +11,6 @@ from vlm_agent.models.features import check_extractor
 from vlm_agent.models.features.store import extraction_remedy
 from vlm_agent.models.hub import check_files
 from vlm_agent.models.run_layout import base_folder, trained
-from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.data.data_module import DataModule
 from vlm_agent.training.data.shard_data import check_sentences
@@ -72,18 +71,14 @@ def _check_data(recipe: Recipe, is_written_before: Callable[[Path], bool]) -> No
     data, features = recipe.data, recipe.model.features
     if data.chats is not None and not Path(data.chats).exists() and not is_written_before(Path(data.chats)):
         raise DatasetError(f"data.chats: {data.chats} does not exist")
-    if data.shards is not None and not is_written_before(Path(data.shards)):
-        _check_shards(recipe, data, Path(data.shards))
+    if data.shards is not None and not is_written_before(folder := Path(data.shards)):
+        chosen_episodes(ShardDataset(folder, split=data.split), data)
+        validation = recipe.training.validation
+        if validation is not None and not len(ShardDataset(folder, split=validation.split)):
+            raise RecipeError(f"{folder} has no episode in split {validation.split} to validate on")
     if data.features is None:
         if features is not None:
             raise RecipeError(f"data.features is missing; {extraction_remedy(features, data.shards)}")
         return
     if not (Path(data.features) / MANIFEST).is_file() and not is_written_before(Path(data.features)):
         raise DatasetError(f"data.features: {data.features} has no {MANIFEST}: it is no finished folder of features")
-
-
-def _check_shards(recipe: Recipe, data: DataRecipe, folder: Path) -> None:
-    chosen_episodes(ShardDataset(folder, split=data.split), data)
-    validation = recipe.training.validation
-    if validation is not None and not len(ShardDataset(folder, split=validation.split)):
-        raise RecipeError(f"{folder} has no episode in split {validation.split} to validate on")

@@ -62,7 +62,8 @@ def count_trajectories(
     no split at a budget."""
     begins = np.searchsorted(steps["episode"], sentences["episode"])
     first, last = begins + sentences["first"], begins + sentences["last"]
-    times = _times_read(first, last, len(steps))
+    changes = np.bincount(first, minlength=len(steps) + 1) - np.bincount(last, minlength=len(steps) + 1)
+    times = np.cumsum(changes)[:-1]  # int64 (steps,): the number of sentences that contain each
     parts = np.unique(sentences["episode"], return_counts=True)[1]
     cut = parts[:0] if is_by_step else parts[parts > 1]
     read = steps["screen"][times > 0]
@@ -81,12 +82,6 @@ def count_trajectories(
             screens=_count_sizes(sizes, times),
         ),
     )
-
-
-def _times_read(first: np.ndarray, last: np.ndarray, steps: int) -> np.ndarray:
-    """int64 (steps,): the number of sentences that contain each step."""
-    changes = np.bincount(first, minlength=steps + 1) - np.bincount(last, minlength=steps + 1)
-    return np.cumsum(changes)[:-1]
 
 
 def _count_sizes(sizes: np.ndarray, times: np.ndarray) -> collections.Counter[tuple[int, int]]:
