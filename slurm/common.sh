@@ -121,7 +121,7 @@ run() {
 # GraceTime of a preemption lasts, to the step alone. Then a job that exits is not requeued.
 ask_slurm() {
     local state since
-    read -r state since <<<"$(timeout 10 squeue --noheader --jobs="$JOB" --Format=State,PreemptTime 2>/dev/null || true)"
+    read -r state since <<<"$(SLURM_TIME_FORMAT=standard timeout 10 squeue --noheader --jobs="$JOB" --Format=State,PreemptTime 2>/dev/null || true)"
     if [ "$state" = RUNNING ] && [[ $since = *-* ]]; then preempted=1; fi
     if [ "$state" = COMPLETING ] || [ -n "$preempted" ]; then end_early; fi
 }

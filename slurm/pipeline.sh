@@ -146,14 +146,14 @@ check_features() {
     default --data.features "$extracted" train
 }
 
-# Without convert: evaluation reads the shards of training by default.
+# Without convert: evaluation reads those of --data.shards of training by default.
 check_shards() {
     local read
     if [ "${#features[@]}" -gt 0 ]; then default --data.shards "${features[0]}" train; fi
     if read=$(option --data.shards "${train[@]}"); then default --shards "$read" evaluate; fi
     case " ${stages[*]} " in *" evaluate "*)
         option --shards "${evaluate[@]}" >/dev/null || option --benchmark "${evaluate[@]}" >/dev/null ||
-            fail "evaluate needs --shards SHARDS, or --benchmark FILE"
+            fail "evaluate needs --shards SHARDS (those of --data.shards of train are the default), or --benchmark FILE"
         ;;
     esac
 }

@@ -12,10 +12,10 @@ TOOL = ROOT / "tools" / "measure_structure.py"
 
 GREATEST = {
     "first loss: modules": 59,
-    "first loss: lines of these functions": 3_740,
+    "first loss: lines of these functions": 3_733,
     "first verdict: modules": 66,
-    "first verdict: lines of these functions": 4_158,
-    "lines of the spine": 66_172,
+    "first verdict: lines of these functions": 4_153,
+    "lines of the spine": 66_122,
     "entries at the top of the package": 22,
 }
 """Figure → its greatest accepted value, where that is above the goal. Only lower it."""

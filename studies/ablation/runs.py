@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SECONDS = "seconds.json"
 CPU_SECONDS = "cpu_seconds.json"
 ABOUT = "about.json"
-"""Commit and hardware of the evaluation."""
+"""Commit and hardware of the newest stage."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,6 @@ class Run:
             scoring += ("--agent.bf16", "true") if has_bf16() else ()
             keys = ("--checkpoint", self.trained, "--shards", shards, "--output", self.evaluation)
             self._timed("evaluation", "evaluate", *keys, *scoring)
-            (self.folder / ABOUT).write_text(json.dumps(self.records.about), encoding="utf-8")
 
     def online(self, tasks: int) -> list[dict]:
         """Success on `tasks` simulated phones: of the agent, of the expert and of an agent that does nothing."""
@@ -165,6 +164,7 @@ class Run:
         return content["runs"]
 
     def _timed(self, stage: str, *words) -> None:
+        (self.folder / ABOUT).write_text(json.dumps(self.records.about), encoding="utf-8")
         start, of_cpu = time.monotonic(), cpu_seconds_of_children()
         try:
             command(*words)
@@ -286,12 +286,16 @@ def place_output(options: Namespace) -> None:
         options.data = options.output / "data"
 
 
+def check_seeds(parser: ArgumentParser, options: Namespace) -> None:
+    if len(set(options.seeds)) < len(options.seeds):
+        parser.error("--seeds: one of them occurs twice")
+
+
 def parsed(parser: ArgumentParser, quick_steps: int, quick_limit: int) -> Namespace:
     """The options, with those of --quick applied."""
     options = parser.parse_args()
     options.records = Records(None if options.quick else options.records)
-    if len(set(options.seeds)) < len(options.seeds):
-        parser.error("--seeds: one of them occurs twice")
+    check_seeds(parser, options)
     if options.quick:
         options.seeds, options.limit, options.tasks = options.seeds[:1], quick_limit, 2
         options.steps = quick_steps if options.steps is None else options.steps

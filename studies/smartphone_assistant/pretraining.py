@@ -24,7 +24,7 @@ from pathlib import Path
 from shipped_weights.phone_vlm_tiny.settings import read_pretraining
 from studies.ablation.figures import row_of, summary
 from studies.ablation.records import Records
-from studies.ablation.runs import ROOT, Run, by_arm, complete_all
+from studies.ablation.runs import ROOT, Run, by_arm, check_seeds, complete_all
 from studies.ablation.tables import show
 from vlm_agent.evaluation.offline.run import AGENT
 from vlm_agent.models.run_layout import EMBEDDED
@@ -93,6 +93,7 @@ def parse() -> argparse.Namespace:
     kept = Path(__file__).with_name("records.jsonl")
     parser.add_argument("--records", type=Path, default=kept, metavar="FILE", help="default: %(default)s")
     options = parser.parse_args()
+    check_seeds(parser, options)
     options.records = Records(options.records)
     return options
 

@@ -140,6 +140,7 @@ def test_elements_are_outlined_where_they_are_whatever_their_numbers():
     white = (255, 255, 255)
     assert drawn.getpixel((100, 450)) != white and drawn.getpixel((200, 450)) == white
     assert drawn.getpixel((300, 680)) != white
+    assert drawn.getpixel((400, 800)) == white  # elements beyond the screen are not drawn
     assert len(_changed(screen, _screen())) == 0
 
 

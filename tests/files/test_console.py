@@ -29,6 +29,21 @@ def test_a_log_gets_a_line_a_minute(clock):
     assert log.getvalue().splitlines()[1:] == ["no history: 300 of 1,000 steps (4.8/s), ETA 0:02:25"]
 
 
+@pytest.mark.parametrize(("columns", "width"), [(None, 160), ("100", 100)])
+def test_tables_in_a_log_are_wide_unless_the_columns_are_known(monkeypatch, columns, width):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr("sys.stdout", StringIO())
+    assert make_console().width == width
+
+
+def test_a_command_without_an_output_has_a_console(monkeypatch):
+    monkeypatch.setattr("sys.stdout", None)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert make_console().width == 160
+
+
 def test_a_log_gets_a_line_at_the_end_of_each_file_and_of_the_job(clock):
     log = StringIO()
     progress = Progress(Console(file=log), 4, "files")

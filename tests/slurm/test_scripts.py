@@ -144,7 +144,7 @@ def test_missing_shards_are_an_error_before_submission(alone):
     train = ("train", "--config", "recipe.yaml", "--output", "r")
     done = alone.pipeline_alone("--dry-run", *train, "then", "evaluate", "--split", "test")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "evaluate needs --shards SHARDS, or --benchmark FILE" in done.stderr
+    assert "evaluate needs --shards SHARDS (those of --data.shards of train are the default)" in done.stderr
 
 
 @pytest.mark.parametrize(("nodes", "gpus"), [(1, 8), (16, 4)])

@@ -21,7 +21,7 @@ Chat = list[dict[str, Any]]
 
 
 REPAIRED = 0.5
-"""The share of the steps that have a second chat, which repairs a reply that cannot be read on the step's screen."""
+"""The share with a second chat, which repairs a reply, among the steps on whose screen another reply cannot be read."""
 
 
 class Episodes(Protocol):

@@ -145,6 +145,9 @@ def _pixel(image: Image.Image, point_yx: tuple[float, float]) -> Point:
 def _draw_element(image: Image.Image, element: UiElement) -> None:
     unit, is_text = min(image.size) / 100, element.type == "TEXT"
     colour = _TEXT_BOX if is_text else _ICON_BOX
+    sides = [(start, start + size) for start, size in zip(element.box[:2], element.box[2:], strict=True)]
+    if any(min(side) > 1 or max(side) < 0 for side in sides):
+        return
     left, top, right, bottom = shapes.corners(image, element.box)
     draw = ImageDraw.Draw(image)
     draw.rectangle((left, top, right, bottom), outline=colour, width=max(1, round(0.5 * unit)))

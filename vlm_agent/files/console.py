@@ -53,7 +53,8 @@ def print_plain(console: "Console", text: str) -> None:
 def make_console(stderr: bool = False) -> "Console":
     """A console on which texts are plain: brackets are no markup, and `neutral` holds for all of them. A log is as wide
     as tables need."""
-    is_seen = (sys.stderr if stderr else sys.stdout).isatty() or "COLUMNS" in os.environ
+    stream = sys.stderr if stderr else sys.stdout
+    is_seen = (stream is not None and stream.isatty()) or "COLUMNS" in os.environ
     return _console_class()(stderr=stderr, markup=False, emoji=False, width=None if is_seen else _LOG_COLUMNS)
 
 

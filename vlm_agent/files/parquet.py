@@ -98,7 +98,7 @@ class ParquetReader:
         self._path, self._remedy, self._footer, self._file = path, remedy, footer, file
         with _naming(path, remedy):
             self._parquet = pq.ParquetFile(
-                path, metadata=footer.metadata, pre_buffer=False, page_checksum_verification=True
+                _in_utf8(path), metadata=footer.metadata, pre_buffer=False, page_checksum_verification=True
             )
 
     @property
@@ -151,7 +151,7 @@ def open_parquet(path: Path, remedy: str, footer: Footer | None = None) -> Itera
 
     Raises DatasetError naming the file where it is missing or damaged.
     """
-    footer = read_footer(_in_utf8(path), remedy) if footer is None else footer
+    footer = read_footer(path, remedy) if footer is None else footer
     with path.open("rb") as file, closing(ParquetReader(path, remedy, footer, file)) as reader:
         yield reader
 

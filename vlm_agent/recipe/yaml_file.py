@@ -40,9 +40,9 @@ class _Loader(yaml.SafeLoader):
         node = super().compose_mapping_node(anchor)
         known = set()
         for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in known:
+            if (name := (key.tag, str(key.value))) in known:
                 raise yaml.composer.ComposerError(None, None, f"the key {key.value} occurs twice", key.start_mark)
-            known.add(str(key.value))
+            known.add(name)
         return node
 
 

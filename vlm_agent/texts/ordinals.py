@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 Find = Callable[[str], list[int]]
-"""The numbers of the elements with exactly this name, in order."""
+"""The numbers of the elements with this name, in order; without ordinals."""
 
 _ORDINAL = re.compile(r"(.+) \(([0-9]{1,6})\)", re.ASCII | re.DOTALL)
 

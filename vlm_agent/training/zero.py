@@ -68,12 +68,14 @@ def read_deepspeed(path: Path, recipe: Recipe) -> dict[str, Any]:
     """Raises RecipeError for a file that is no configuration, or one that does not fit the recipe."""
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-        zero, _ = config["zero_optimization"], config.get("bf16", {}) | {}
+        zero = config["zero_optimization"]
+        if not isinstance(zero, dict) or not isinstance(config.get("bf16", {}), dict):
+            raise ValueError("zero_optimization and bf16 are objects")
         if zero["stage"] not in range(4):
             raise ValueError("zero_optimization.stage is 0, 1, 2 or 3")
         for key, value in zero.items():
             if value == "auto" and key not in _SIZES:
-                raise ValueError(f"zero_optimization.{key} must be a number")
+                raise ValueError(f"zero_optimization.{key} cannot be auto")
     except OSError as error:
         raise RecipeError(f"training.deepspeed: {path} cannot be read: {error.strerror}") from None
     except KeyError as error:

@@ -4,9 +4,9 @@ The agent itself writes the prompts, with the settings that it has behind a serv
 program that knows the recorded step replies. Plans and immediate steps are those of the shards, actions the recorded
 ones. A thought (react) and a description (seeact) are the recorded thought, else the immediate step.
 Reflexion is taught both ways: at every other step the first action is another step's, judged as wrong, and only the
-verdict and the second answer are written. In other modes a share of the steps also repairs a reply that cannot be read
-on the step's screen: an action of a later step, done too early, else that of the step before. Histories are the replies
-so far. The caption of a reference is the recorded description of its first screen.
+verdict and the second answer are written. Where a reply is an action alone, a share of the steps also repairs one that
+cannot be read on the step's screen: that of a later step, done too early, else that of the step before. Histories are
+the replies so far. The caption of a reference is the recorded description of its first screen.
 """
 
 import json

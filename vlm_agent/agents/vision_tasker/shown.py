@@ -52,7 +52,8 @@ class ShownScreen:
         return np.flatnonzero(meets_screen(boxes)).tolist()
 
     def called(self, name: str) -> list[int]:
-        """The elements of the screen with this text, else those with this name, white space and case ignored."""
+        """The elements of the screen with this text, else those with this name, white space and case ignored; of
+        `Install (2)` the second one alone."""
         return called(name, self.named)
 
     def named(self, name: str) -> list[int]:

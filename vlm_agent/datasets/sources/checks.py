@@ -277,7 +277,7 @@ DAMAGED_FILE_ERRORS = (OSError, ValueError, SyntaxError, EOFError, IndexError, K
 def beside(path: Path, name: str) -> Path:
     """The file in the folder of `path` with the last part of `name`, so that no name leads out of the folder."""
     last = re.split(r"[\\/]", name)[-1]
-    if last in ("", ".", "..") or len(last.encode()) > 255 or not last.isprintable():
+    if last in ("", ".", "..") or not last.isprintable() or len(last.encode()) > 255:
         raise DatasetError(f"{name[:200]!r} does not name a file")
     return path.parent / last
 

@@ -111,7 +111,7 @@ def listing(stages: Stages, gpu: str | None = None) -> Iterator[str]:
 def _write_results(stages: Stages, all_stages: Needs, records: Records, console: Console) -> dict[str, Any]:
     failed = _without_result(all_stages, records)
     why = "".join(f"\n  {key}, seed {seed}: {reason}" for (key, seed), reason in failed.items())
-    remedy = f"run the comparison again, without --report:{why}"
+    remedy = f"to retry, run the comparison (not --report). What failed:{why}"
     if len(failed) == len({stage.owner for stage, _ in all_stages if stage.kind == OFFLINE}):
         raise ComparisonError(f"no agent has a result; {remedy}")
     from vlm_agent.evaluation.comparison.page import print_table, write_page
