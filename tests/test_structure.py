@@ -15,7 +15,7 @@ GREATEST = {
     "first loss: lines of these functions": 3_733,
     "first verdict: modules": 66,
     "first verdict: lines of these functions": 4_153,
-    "lines of the spine": 66_122,
+    "lines of the spine": 66_114,
     "entries at the top of the package": 22,
 }
 """Figure → its greatest accepted value, where that is above the goal. Only lower it."""

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ from vlm_agent.episodes import Episode
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.training.data.chats.reading import Chats
 
-LANGUAGE, NAMES = ElementIndexLanguage(), ElementIndexLanguage(names=True)
+LANGUAGE = ElementIndexLanguage()
 EPISODES = [Episode(str(number), "general", goal, steps) for number, (goal, steps) in enumerate(demonstrations(6))]
 STEPS = [step for episode in EPISODES for step in episode.steps]
 ACTIONS = [LANGUAGE.encode(step.action, step.screen) for step in STEPS]
@@ -77,21 +76,6 @@ def test_a_judge_is_taught_both_verdicts_and_a_wrong_action_never():
     verdicts = [read_verdict(reply)[0] for opening, reply in replies("reflexion") if '{"right"' in opening]
     assert len(verdicts) == len(STEPS)
     assert {True, False} == set(verdicts)
-
-
-def test_some_chats_repair_an_action_that_is_not_possible_yet_in_the_words_that_the_agent_uses():
-    settings = {"endpoint": "http://a:1", "model": "m", "mode": "d_pot", "screen": "html"}
-    settings |= {"action_language": {"name": "element_index", "names": True}}
-    chats = list(DynamicPlanningSettings(**settings).chats(EPISODES))
-    repaired = [(before, chat) for before, chat in pairwise(chats) if len(chat) > len(before) == 3]
-    written = {NAMES.encode(step.action, step.screen) for step in STEPS}
-    assert 0.2 * len(STEPS) < len(repaired) < 0.6 * len(STEPS)
-    for before, chat in repaired:
-        *messages, wrong, request, right = chat
-        assert [*messages, right] == before
-        assert wrong["content"] in written - {right["content"]}
-        assert "That cannot be used: " in request["content"]
-    assert any('"scroll"' in chat[-1]["content"] and '"click"' in chat[-3]["content"] for _, chat in repaired)
 
 
 @pytest.fixture(scope="module")

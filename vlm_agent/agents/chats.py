@@ -1,6 +1,5 @@
 """Chats for training (`data.chats`): what a text model has to reply to the prompts of an agent."""
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,10 +19,6 @@ Chat = list[dict[str, Any]]
 """Messages with a role and a text as content each; the last one is the assistant's reply."""
 
 
-REPAIRED = 0.5
-"""The share with a second chat, which repairs a reply, among the steps on whose screen another reply cannot be read."""
-
-
 class Episodes(Protocol):
     """Episodes with their screens, read one at a time."""
 
@@ -33,12 +28,6 @@ class Episodes(Protocol):
 
 def chat_of(messages: Sequence[Mapping[str, Any]], reply: str) -> Chat:
     return [*map(dict, messages), {"role": "assistant", "content": reply}]
-
-
-def share_of(name: str) -> float:
-    """In [0, 1), uniform over names: the same whichever others are read beside it."""
-    digest = hashlib.sha256(name.encode()).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64
 
 
 def write_chats(path: Path, settings: "AgentSettings", dataset: Episodes, limit: int | None, console: "Console") -> int:

@@ -1,12 +1,11 @@
 """Chats that teach a text model to answer this agent's prompts: the replies are what the recorded steps say.
 
 The agent itself writes the prompts, with the settings that it has behind a server, and says what each asks for; a
-program that knows the recorded step replies. Plans and immediate steps are those of the shards, actions the recorded
-ones. A thought (react) and a description (seeact) are the recorded thought, else the immediate step.
+program that knows the recorded step replies. Plans and immediate steps are those of the shards, actions
+the recorded ones. A thought (react) and a description (seeact) are the recorded thought, else the immediate step.
 Reflexion is taught both ways: at every other step the first action is another step's, judged as wrong, and only the
-verdict and the second answer are written. Where a reply is an action alone, a share of the steps also repairs one that
-cannot be read on the step's screen: that of a later step, done too early, else that of the step before. Histories are
-the replies so far. The caption of a reference is the recorded description of its first screen.
+verdict and the second answer are written. Histories are the replies so far. The caption of a reference is the recorded
+description of its first screen.
 """
 
 import json
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents.agent import Turn
-from vlm_agent.agents.chats import REPAIRED, Chat, chat_of, share_of
+from vlm_agent.agents.chats import Chat, chat_of
 from vlm_agent.agents.dynamic_planning.reading import read_description
 from vlm_agent.agents.llm.prompted import Replies
 from vlm_agent.agents.llm.prompts import numbered_lines
@@ -44,14 +43,13 @@ def chats_of(agent: "DynamicPlanningAgent", episodes: Iterable[Episode], reflect
 class KnownReplies(Replies):
     """In place of those of an endpoint. `chats`: (messages, reply) of every call that teaches something.
 
-    `step`: the recorded one that replies are about; `wrong`: an action to write first, in its place; `unread`: one that
-    the agent asks to repair. `captions`: those of the references that the step's prompt shows, in their order.
+    `step`: the recorded one that replies are about; `wrong`: an action to write first, in its place. `captions`: those
+    of the references that the step's prompt shows, in their order.
     """
 
     language: ActionLanguage = field(kw_only=True)
     step: Step | None = None
     wrong: str = ""
-    unread: str = ""
     captions: list[str] = field(default_factory=list)
     chats: list[tuple[list[dict], str]] = field(default_factory=list)
 
@@ -69,8 +67,6 @@ class KnownReplies(Replies):
             return self.wrong
         reply = self._replies[kind]()
         self.chats.append((list(messages), reply))
-        if kind == "action" and self.unread:
-            reply, self.unread = self.unread, ""
         return reply
 
     @property
@@ -117,13 +113,10 @@ def _play(agent: "DynamicPlanningAgent", replies: KnownReplies, episode: Episode
                 f"step {number} of episode {episode.id} has no plan; write shards with `vlm-agent simulate --thoughts`"
             )
         screen = recorded_screen(episode, number)
-        replies.step, replies.wrong, replies.unread = step, "", ""
+        replies.step, replies.wrong = step, ""
         if reflects and number % 2:
             other = texts[number - 1]
             replies.wrong = other if other != texts[number] and agent.language.decode(other, screen) else ""
-        elif not reflects and share_of(f"repair {episode.id} {number}") < REPAIRED:
-            others = [*texts[number + 1 :], *texts[:number][-1:]]
-            replies.unread = next((text for text in others if agent.language.decode(text, screen) is None), "")
         # A later step has the captions of the first one in memory.
         replies.captions = _captions(agent, episode) if number == 0 else []
         answer = agent.answer(episode.goal, tuple(history), screen, replies, episode.id)

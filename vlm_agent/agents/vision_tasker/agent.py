@@ -8,6 +8,7 @@ screen is asked for once more with those that are; after a second wrong reply th
 several actions: the first one is asked for, and the others follow from the answer of the last turn without a call.
 """
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from vlm_agent.agents.agent import Answer, Diagnostics, Turn, Usage
-from vlm_agent.agents.chats import REPAIRED, Chat, chat_of, share_of
+from vlm_agent.agents.chats import Chat, chat_of
 from vlm_agent.agents.llm.prompted import PromptedAgent, RepairedCalls, Replies, asked_again
 from vlm_agent.agents.llm.prompts import numbered_lines, system, user
 from vlm_agent.agents.llm.replies import UnreadReplyError
@@ -40,6 +41,9 @@ _TYPICAL, _TOKENS = '{"action": "stop", "result": "done"}', 15
 """A reply for estimates, and its tokens."""
 
 _NO_COST = Usage(0, 0, 0, 0.0)
+
+REPAIRED = 0.5
+"""The share of the steps on whose screen the last reply cannot be read that have a second chat, which repairs it."""
 
 
 class Example(Protocol):
@@ -168,7 +172,7 @@ def chats_of(agent: "VisionTaskerAgent", episodes: Iterable[Episode], demonstrat
     the reply of the last step, which cannot be read on this screen, and is asked again. `demonstrated`: the share of
     episodes whose prompts have the agent's demonstration, 0 to 1."""
     for episode in episodes:
-        nearest = agent.nearest if share_of(f"demonstration {episode.id}") < demonstrated else None
+        nearest = agent.nearest if _place(f"demonstration {episode.id}") < demonstrated else None
         example = None if nearest is None else nearest(episode.goal)
         history: list[Turn] = []
         last = None
@@ -184,7 +188,7 @@ def chats_of(agent: "VisionTaskerAgent", episodes: Iterable[Episode], demonstrat
                     answer = agent.read(reply, shown)
                     messages = agent.messages(episode.goal, history, shown, example)
                     yield chat_of(messages, reply)
-                    if last is not None and share_of(f"repair {episode.id} {number}") < REPAIRED:
+                    if last is not None and _place(f"repair {episode.id} {number}") < REPAIRED:
                         yield from _repaired(agent, messages, shown, last, reply)
                 except UnreadReplyError:  # the element is covered by others, so its number cannot be touched
                     reply = None
@@ -200,6 +204,12 @@ def _repaired(
         agent.read(wrong, shown)
     except UnreadReplyError as error:
         yield chat_of(asked_again(agent.prompts, messages, wrong, error), reply)
+
+
+def _place(name: str) -> float:
+    """In [0, 1), uniform over names: the same whichever others are read beside it."""
+    digest = hashlib.sha256(name.encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
 
 
 def reply_of(action: Action, shown: ShownScreen) -> str | None:
