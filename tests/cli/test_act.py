@@ -112,7 +112,7 @@ def test_the_example_of_docs_and_help_is_a_task_of_the_demo_and_of_the_animation
         for text in (capsys.readouterr().out, page.read_text())
     ]
     goals = {task.name: task.goal for task in simulated_tasks(FULL.tasks, SEED)}
-    assert [goals[example] for example in examples] == ["Turn off Location"] * 2
+    assert [goals[example] for example in examples] == ["Send doctor to Maria"] * 2
 
 
 def test_the_summary_counts_answers_beyond_the_models_context(run, monkeypatch, capsys):
