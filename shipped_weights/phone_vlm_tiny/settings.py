@@ -149,11 +149,17 @@ class CheckedWalkRecipe(Section):
 
 
 class DrawnScreenRecipe(Section):
-    """`collage`: screens that are collages; the others are pages of simulated phones. `model_size`: screens drawn at
-    the first of the pretraining sizes."""
+    """`page`: screens full of words and icons. `collage`: screens that are collages. The others are of simulated
+    phones. `model_size`: screens drawn at the first of the pretraining sizes."""
 
+    page: Probability = 0.0
     collage: Probability = 0.5
     model_size: Probability = 0.3
+
+    @model_validator(mode="after")
+    def _at_most_one(self) -> "DrawnScreenRecipe":
+        _check_sum("screens", self.page, self.collage)
+        return self
 
 
 class LessonRecipe(Section):

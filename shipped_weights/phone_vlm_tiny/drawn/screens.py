@@ -1,6 +1,7 @@
 """An endless supply of annotated screens, each determined by its random generator alone.
 
-By default half of them are collages; the others are pages of simulated phones after a random walk, in a random style.
+Collages and pages full of words have random content; the others are screens of simulated phones after a random walk, in
+a random style.
 The seeds of these phones are 48 random bits, so none of them is a phone of a demonstration
 (`simulator/demonstrations.py`).
 """
@@ -8,10 +9,11 @@ The seeds of these phones are 48 random bits, so none of them is a phone of a de
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
-from shipped_weights.phone_vlm_tiny.drawn.collage import collage
+from shipped_weights.phone_vlm_tiny.drawn.collage import collage, page
 from shipped_weights.phone_vlm_tiny.drawn.words import COMMON_WORDS, FORM_WORDS, any_word, phone_words, train_goals
 from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe, DrawnScreenRecipe, RandomWalkRecipe
 from shipped_weights.screens.styles import SIZES, sample_style
@@ -59,7 +61,10 @@ class DrawnScreen:
 def draw_screen(rng: random.Random, settings: DrawnRecipe) -> DrawnScreen:
     """A random screen, determined by the state of `rng`."""
     size = sample_size(rng, settings.screens)
-    if rng.random() < settings.screens.collage:
+    chance = rng.random()
+    if chance < settings.screens.page:
+        return _described(page(rng, size, partial(any_word, rng, settings.words)))
+    if chance < settings.screens.page + settings.screens.collage:
         words = [any_word(rng, settings.words) for _ in range(_COLLAGE_WORDS)]
         return _described(collage(rng, size, words, settings.collage))
     phone = SimulatedPhone(rng.getrandbits(48), size, sample_style(rng))
