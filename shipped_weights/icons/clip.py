@@ -10,8 +10,8 @@ from torch.nn import functional
 
 from shipped_weights.icons.drawn import draw
 from shipped_weights.icons.fonts import Icon, icons_of
-from shipped_weights.icons.loop import LoopSettings, train
-from shipped_weights.icons.tiny import KNOWN, check_sets
+from shipped_weights.icons.tiny import KIND, KNOWN, check_sets
+from shipped_weights.loop import LoopSettings, train
 from vlm_agent.screens.icons import MEANINGS
 from vlm_agent.screens.icons.clip import Clip, description, load
 
@@ -46,16 +46,17 @@ class ClipTraining(LoopSettings):
         clip = load(Path(self.start))
         pairs = Pairs(icons_of(list(self.sets)), clip, self)
 
-        def loss_of(step: int) -> torch.Tensor:
+        def loss_of(step: int) -> dict[str, torch.Tensor]:
             pixels, tokens = pairs.at(step)
             scale = clip.model.logit_scale.exp() if self.temperature is None else torch.tensor(1 / self.temperature)
-            return contrastive(clip.embed_pictures(pixels), clip.embed_texts(tokens), scale)
+            return {"loss": contrastive(clip.embed_pictures(pixels), clip.embed_texts(tokens), scale)}
 
         def save(folder: Path) -> None:
             clip.model.save_pretrained(folder / MODEL)
             clip.tokenizer.save_pretrained(folder / MODEL)
 
-        return train(self, clip.model, loss_of, save, console, {"meanings": list(MEANINGS), "icons": len(pairs.icons)})
+        identity = {"meanings": list(MEANINGS), "icons": len(pairs.icons)}
+        return train(self, clip.model, loss_of, save, console, KIND, identity)
 
 
 def contrastive(pictures: torch.Tensor, texts: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from shipped_weights.icons.drawn import draw, pick
 from shipped_weights.icons.fonts import HELD_OUT, SETS, SIMULATED, Icon, icons_of
-from shipped_weights.icons.loop import LoopSettings, train
+from shipped_weights.loop import LoopSettings, train
 from vlm_agent.errors import RecipeError
 from vlm_agent.screens.icons import MEANINGS
 from vlm_agent.screens.icons import tiny as weights
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 KNOWN = (*SETS, SIMULATED)
+KIND = "a training of an icon reader"
 
 
 class TinyTraining(LoopSettings):
@@ -47,14 +48,15 @@ class TinyTraining(LoopSettings):
         batches = Batches(icons_of(list(self.sets)), self)
         meanings = list(MEANINGS)
 
-        def loss_of(step: int) -> torch.Tensor:
+        def loss_of(step: int) -> dict[str, torch.Tensor]:
             pictures, wanted = batches.at(step)
-            return functional.cross_entropy(network(pictures).float(), wanted, label_smoothing=self.label_smoothing)
+            guessed = network(pictures).float()
+            return {"loss": functional.cross_entropy(guessed, wanted, label_smoothing=self.label_smoothing)}
 
         def save(folder: Path) -> None:
             weights.write(network, meanings, folder / weights.WEIGHTS)
 
-        return train(self, network, loss_of, save, console, {**identity, "icons": len(batches.icons)})
+        return train(self, network, loss_of, save, console, KIND, {**identity, "icons": len(batches.icons)})
 
     def _initial(self) -> tuple[Network, dict[str, Any]]:
         """The network before the first step, and what it depends on besides the settings."""

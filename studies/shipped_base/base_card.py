@@ -19,8 +19,9 @@ from pathlib import Path
 
 from PIL import Image
 
+from vlm_agent.files import write_checked
 from vlm_agent.models.build import load
-from vlm_agent.models.run_layout import MODEL_FOLDER, RECIPE_FILE, TOKENIZER_FOLDER, WEIGHTS
+from vlm_agent.models.run_layout import DIGESTS, MODEL_FOLDER, RECIPE_FILE, TOKENIZER_FOLDER, WEIGHTS, trained
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.training.journal import PROGRESS, read_progress
 from vlm_agent.training.run_folder.layout import FINISHED
@@ -41,7 +42,11 @@ def main() -> None:
     run, base = options.runs[-1], options.output
     parts = [Part.read(run) for run in options.runs]
     figures = [last_line(path) for path in options.figures]
+    if "real" not in figures[-1]:
+        raise SystemExit(f"{options.figures[-1]} has no real screens: run phone_vlm.py with --real FOLDER")
     copy_model(run, base)
+    record = {"figures": {"steps": parts[-1].steps}, "commit": parts[-1].commit}
+    write_checked(base / FINISHED, record | {DIGESTS: trained(base).digests}, indent=2)
     picture(options.picture, base / "answers.webp")
     picture(options.real_picture, base / "real_screens.webp")
     (base / "curves.svg").write_text(curves([part.log for part in parts]), encoding="utf-8")

@@ -9,7 +9,7 @@ import yaml
 from helpers.screens.tiny_clip import write_clip
 from safetensors.torch import load_file
 
-from shipped_weights.icons import loop
+from shipped_weights import loop
 from shipped_weights.icons.__main__ import main
 from shipped_weights.icons.clip import ClipTraining, Pairs, contrastive
 from shipped_weights.icons.drawn import draw

@@ -9,7 +9,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from shipped_weights.icons import loop
+from shipped_weights import loop
 from shipped_weights.icons.__main__ import main
 from shipped_weights.icons.fonts import icons_of
 from shipped_weights.icons.tiny import Batches, TinyTraining
@@ -67,6 +67,8 @@ def test_a_killed_training_resumes_to_the_same_weights(uninterrupted, tmp_path, 
     assert ("resuming after step" in capsys.readouterr().out) == (step >= 2)
     one, other = (load_file(run / weights.WEIGHTS) for run in (uninterrupted, tmp_path / "run"))
     assert all(torch.equal(one[name], other[name]) for name in one)
+    lines = (tmp_path / "run" / loop.LOG).read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [1, 2, 3, 4, 5, 6]  # no step twice
 
 
 def test_a_finished_run_is_not_trained_again(uninterrupted, capsys):
@@ -137,7 +139,8 @@ def test_a_loss_that_is_not_a_number_ends_the_training(tmp_path):
         RecipeError,
     )
     with pytest.raises(TrainingError, match="the loss of step 1 is nan; lower learning_rate"):
-        loop.train(settings, network, lambda _: network.head.weight.sum() * math.nan, lambda _: None, console())
+        nan = {"loss": network.head.weight.sum() * math.nan}
+        loop.train(settings, network, lambda _: nan, lambda _: None, console(), "a test")
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path, monkeypatch, capsys):

@@ -10,8 +10,9 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
+from shipped_weights.loop import CHECKPOINT, FINISHED, LOG
 from shipped_weights.widgets import __main__ as command
-from shipped_weights.widgets.run import CHECKPOINT_FILE, MODEL_FILE, SUMMARY_FILE, train
+from shipped_weights.widgets.run import MODEL_FILE, train
 from shipped_weights.widgets.settings import WidgetTraining, read_settings
 from vlm_agent.episodes import WIDGET_KINDS, Widget
 from vlm_agent.errors import CheckpointError, DatasetError, RecipeError, TrainingError
@@ -66,12 +67,12 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path):
 
     with pytest.raises(Killed):
         train(settings(tmp_path / "cut"), killed_in_step_4, quiet())
-    assert (tmp_path / "cut" / CHECKPOINT_FILE).is_file() and not (tmp_path / "cut" / MODEL_FILE).exists()
+    assert (tmp_path / "cut" / CHECKPOINT).is_file() and not (tmp_path / "cut" / MODEL_FILE).exists()
     console = quiet()
     train(settings(tmp_path / "cut"), squares, console)
     assert "resuming after step 2" in console.file.getvalue()
     assert (tmp_path / "cut" / MODEL_FILE).read_bytes() == (tmp_path / "whole" / MODEL_FILE).read_bytes()
-    assert not (tmp_path / "cut" / CHECKPOINT_FILE).exists()
+    assert not (tmp_path / "cut" / CHECKPOINT).exists()
     train(settings(tmp_path / "cut"), killed_in_step_4, console := quiet())  # complete: nothing is drawn
     assert "is complete" in console.file.getvalue()
 
@@ -80,9 +81,11 @@ def test_a_run_reports_progress_and_a_summary_and_refuses_other_settings(tmp_pat
     console = quiet()
     train(settings(tmp_path / "run"), squares, console)
     lines = console.file.getvalue().splitlines()
-    assert lines[0].startswith("step 2 of 6: centres ") and "ETA" in lines[0]
+    assert lines[0].startswith("step 6 of 6: centres ") and ", boxes " in lines[0] and ", states " in lines[0]
     assert "12 screens in" in lines[-1]
-    assert json.loads((tmp_path / "run" / SUMMARY_FILE).read_text())["screens"] == 12
+    assert json.loads((tmp_path / "run" / FINISHED).read_text())["steps"] == 6
+    logged = [json.loads(line) for line in (tmp_path / "run" / LOG).read_text().splitlines()]
+    assert [list(line) for line in logged] == [["step", "centres", "boxes", "states", "seconds"]] * 3
     with pytest.raises(DatasetError, match=r"settings\.steps was 6, and is 7"):
         train(settings(tmp_path / "run", steps=7), squares, quiet())
 
@@ -168,9 +171,11 @@ def test_a_damaged_checkpoint_is_refused_by_its_name(tmp_path):
 
     with pytest.raises(Killed):
         train(settings(tmp_path / "run"), killed, quiet())
-    checkpoint = tmp_path / "run" / CHECKPOINT_FILE
+    checkpoint = tmp_path / "run" / CHECKPOINT
     checkpoint.write_bytes(checkpoint.read_bytes()[:500])
-    with pytest.raises(CheckpointError, match=r"checkpoint\.safetensors is damaged .*remove it to start again"):
+    with pytest.raises(
+        CheckpointError, match=r"checkpoint\.safetensors is damaged .*remove it to train from the start"
+    ):
         train(settings(tmp_path / "run"), squares, quiet())
 
 

@@ -7,8 +7,10 @@ was not.
 import json
 import math
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +29,7 @@ from vlm_agent.settings import Section
 if TYPE_CHECKING:
     from rich.console import Console
 
-CHECKPOINT, FINISHED = "checkpoint.safetensors", "finished.json"
+CHECKPOINT, FINISHED, LOG = "checkpoint.safetensors", "finished.json", "log.jsonl"
 
 
 class LoopSettings(Section):
@@ -35,8 +37,8 @@ class LoopSettings(Section):
 
     `bf16`: forward passes in bfloat16, which is faster on processors with such arithmetic and slower on others.
 
-    The learning rate rises over `warmup_steps` and falls to zero along a half cosine. `max_grad_norm`
-    clips gradients.
+    The learning rate rises over `warmup_steps` and falls to zero: along a half cosine, or over the last `decay_steps`.
+    `max_grad_norm` clips gradients.
     """
 
     output: str
@@ -46,6 +48,7 @@ class LoopSettings(Section):
     learning_rate: Annotated[float, Field(gt=0)]
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     warmup_steps: Annotated[int, Field(ge=0)] = 0
+    decay_steps: Annotated[int, Field(ge=1)] | None = None
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     bf16: bool = False
     save_steps: Annotated[int, Field(ge=1)] = 100
@@ -53,8 +56,11 @@ class LoopSettings(Section):
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, counted from 0."""
+        rise = min(1.0, (step + 1) / max(1, self.warmup_steps))
+        if self.decay_steps is not None:
+            return self.learning_rate * min(rise, (self.steps - step) / self.decay_steps)
         if step < self.warmup_steps:
-            return self.learning_rate * (step + 1) / self.warmup_steps
+            return self.learning_rate * rise
         rest = (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps)
         return self.learning_rate * 0.5 * (1 + math.cos(math.pi * rest))
 
@@ -69,8 +75,8 @@ class _State:
     seconds: float = 0.0
 
 
-LossOf = Callable[[int], torch.Tensor]
-"""Number of a step → its loss, a scalar with a gradient."""
+LossOf = Callable[[int], Mapping[str, torch.Tensor]]
+"""Number of a step → the parts of its loss by name, scalars with a gradient. The loss is their sum."""
 
 
 def train(
@@ -79,16 +85,17 @@ def train(
     loss_of: LossOf,
     save: Callable[[Path], None],
     console: "Console",
+    kind: str,
     identity: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Trains all parameters of `model` that require a gradient, or resumes; `save(folder)` writes the result.
 
-    `identity`: what decides the result besides the settings. Returns the record of the run (`finished.json`). Raises
-    DatasetError where the folder holds another run, TrainingError where the loss is not a number, CheckpointError where
-    the checkpoint is damaged.
+    `kind`: of the training, for messages. `identity`: what decides the result besides the settings. Returns the record
+    of the run (`finished.json`). Raises DatasetError where the folder holds another run, TrainingError where the loss
+    is not a number, CheckpointError where the checkpoint is damaged.
     """
     folder = Path(settings.output)
-    job = Job(folder, "a training of an icon reader", "job/plan.json", "job/lock")
+    job = Job(folder, kind, "job/plan.json", "job/lock")
     job.check_folder()
     with job.locked():
         job.write_or_verify_plan({"settings": settings.model_dump(mode="json", exclude={"output"}), **(identity or {})})
@@ -108,35 +115,40 @@ def _train(settings: LoopSettings, model: nn.Module, loss_of: LossOf, console: "
     if (folder / CHECKPOINT).is_file():
         _load(folder / CHECKPOINT, state)
         console.print(f"resuming after step {state.step:,} of {settings.steps:,}", highlight=False)
+    _cut_log(folder / LOG, state.step)
     model.train()
-    first, before, start, losses = state.step, state.seconds, time.monotonic(), [0.0]
+    first, before, start = state.step, state.seconds, time.monotonic()
+    losses: deque[dict[str, float]] = deque(maxlen=settings.log_steps)
     with Progress(console, settings.steps - first).shown() as progress:
         while state.step < settings.steps:
             losses.append(_one_step(settings, state, loss_of))
             state.step += 1
             state.seconds = before + time.monotonic() - start
-            mean = sum(losses[-settings.log_steps :]) / len(losses[-settings.log_steps :])
-            progress.update(state.step - first, f"step {state.step:,} of {settings.steps:,}: loss {mean:.3f}")
+            means = {name: sum(loss[name] for loss in losses) / len(losses) for name in losses[0]}
+            numbers = ", ".join(f"{name} {mean:.3f}" for name, mean in means.items())
+            progress.update(state.step - first, f"step {state.step:,} of {settings.steps:,}: {numbers}")
             if state.step % settings.log_steps == 0:
-                _log(folder, {"step": state.step, "loss": round(mean, 5), "seconds": round(state.seconds, 1)})
+                rounded = {name: round(mean, 5) for name, mean in means.items()}
+                _log(folder / LOG, {"step": state.step, **rounded, "seconds": round(state.seconds, 1)})
             if state.step % settings.save_steps == 0 and state.step < settings.steps:
                 _save(folder / CHECKPOINT, state)
     return state
 
 
-def _one_step(settings: LoopSettings, state: _State, loss_of: LossOf) -> float:
+def _one_step(settings: LoopSettings, state: _State, loss_of: LossOf) -> dict[str, float]:
     for group in state.optimizer.param_groups:
         group["lr"] = settings.rate(state.step)
     torch.manual_seed(settings.seed * 1_000_003 + state.step)  # for dropout
     with torch.autocast("cpu", torch.bfloat16, enabled=settings.bf16):
-        loss = loss_of(state.step)
+        parts = loss_of(state.step)
+        loss = reduce(torch.add, parts.values())
     if not math.isfinite(loss.item()):
         raise TrainingError(f"the loss of step {state.step + 1} is {loss.item()}; lower learning_rate")
     state.optimizer.zero_grad(set_to_none=True)
     loss.backward()
     nn.utils.clip_grad_norm_(_trained(state.model), settings.max_grad_norm)
     state.optimizer.step()
-    return loss.item()
+    return {name: part.item() for name, part in parts.items()}
 
 
 def _trained(model: nn.Module) -> list[nn.Parameter]:
@@ -151,9 +163,18 @@ def _optimizer(settings: LoopSettings, model: nn.Module) -> torch.optim.Optimize
     return torch.optim.AdamW([group for group in groups if group["params"]], lr=settings.learning_rate)
 
 
-def _log(folder: Path, line: dict[str, float]) -> None:
-    with (folder / "log.jsonl").open("a", encoding="utf-8") as file:
+def _log(path: Path, line: dict[str, float]) -> None:
+    with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
+
+
+def _cut_log(path: Path, step: int) -> None:
+    """Removes the lines after `step`, which the resumed run writes again."""
+    if path.is_file():
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
+        with atomic_write(path) as temporary:
+            temporary.write_text("".join(kept), encoding="utf-8")
 
 
 def _save(path: Path, state: _State) -> None:
