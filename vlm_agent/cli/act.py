@@ -42,6 +42,7 @@ the screen and in the activity's name. This filter gives no guarantee: supervise
 Exit status 0: the agent declared the goal complete or impossible, and a phone that knows the task agrees; 1 otherwise,
 130 after Ctrl-C or q."""
 
+_MOST_SHOWN = 2000  # characters of a reply and of an action at the terminal
 _GAVE_UP = ("impossible", "step_limit", "loop", "unparsed")
 """Endings after which an agent that learns from demonstrations asks for one."""
 
@@ -93,12 +94,13 @@ def run(options: argparse.Namespace) -> int:
 
     from vlm_agent.agents.loading import load_agent, reported_spending
     from vlm_agent.agents.read_screens import ScreenReader, in_words
-    from vlm_agent.datasets.sources.trace_writer import TraceWriter
+    from vlm_agent.datasets.sources.trace_writer import TraceWriter, check_trace_folder
     from vlm_agent.devices.acting.around import ReadElements, long_screen
     from vlm_agent.devices.acting.guard import Guard
     from vlm_agent.devices.acting.loop import Limits, act
 
     console, folder = make_console(), _folder(options)
+    check_trace_folder(folder)
     settings = agent_options.chosen_agent(options).in_output(folder)
     readers = agent_options.chosen_readers(options, settings)
     with stopped_by_signals(), options.device.open() as phone:
@@ -201,7 +203,12 @@ def _step_lines(step: "ProposedStep") -> str:
     proposed = step.answer.action
     action = "no action" if proposed is None else describe_with_place(proposed, step.elements or ())
     activity = f"  in {step.activity}" if step.activity else ""
-    return f"{step.number + 1:3d}  {step.picture}{activity}\n     {step.answer.text!r} → {only_printable(action)}"
+    shown = " → ".join(map(_shortened, (repr(step.answer.text), only_printable(action))))
+    return f"{step.number + 1:3d}  {step.picture}{activity}\n     {shown}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]} …"
 
 
 def _summary(ending: "Ending", reached: bool | None) -> str:

@@ -193,6 +193,24 @@ def test_the_key_of_a_refused_request_is_not_in_the_message(monkeypatch):
     assert "secret" not in str(error.value)
 
 
+def test_white_space_around_the_key_is_not_sent(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret\r\n")
+    with (
+        serving(lambda n, body: Reply(b"the key sk-very-secret is revoked", 401)) as (url, requests),
+        pytest.raises(EndpointError) as error,
+    ):
+        endpoint(url).completion(MESSAGES, 32)
+    assert len(requests) == 1 and "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("key", ["sk-very\u2011secret", "sk-very\nsecret"])
+def test_a_key_that_no_header_can_hold_is_refused_without_showing_it(monkeypatch, key):
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(EndpointError, match="OPENAI_API_KEY has characters that no key has") as error:
+        endpoint("http://127.0.0.1:9/v1").completion(MESSAGES, 32)
+    assert "secret" not in str(error.value)
+
+
 def test_an_unreachable_server_is_an_error_without_retries():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

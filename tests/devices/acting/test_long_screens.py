@@ -11,9 +11,9 @@ from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading, read_trace, sealed
 from vlm_agent.devices.acting.around import long_screen
-from vlm_agent.devices.acting.guard import PURCHASE, Guard
+from vlm_agent.devices.acting.guard import PURCHASE, REFUSED, Guard
 from vlm_agent.devices.acting.loop import act
-from vlm_agent.devices.errors import NotPermittedError
+from vlm_agent.devices.errors import ActionInDoubtError
 from vlm_agent.episodes import Action, UiElement
 
 HEIGHT, ROWS, WIDTH = 200, 500, 60
@@ -84,6 +84,22 @@ def test_one_answer_is_one_step_and_every_device_action_is_a_line(tmp_path):
     assert "device" in kinds[first : kinds.index("of")]  # the swipe and the tap after it
 
 
+def test_a_connection_cut_while_the_page_is_scrolled_does_not_end_the_run(tmp_path):
+    class Cut(Shop):
+        def perform(self, action):
+            super().perform(action)
+            if action.is_swipe and not self.cut:
+                self.cut = True
+                raise ActionInDoubtError("the connection was cut")
+
+    phone = Cut({40: "Top"})
+    phone.cut = False
+    ending, _ = run(tmp_path / "t", phone, [Action.tap(460 / ROWS, 0.5), Action.complete()])
+    assert phone.cut and ending.reason == "complete"
+    trace = read_trace(tmp_path / "t")
+    assert trace.screen(trace.steps[0]).shape == (ROWS, WIDTH, 3)
+
+
 def test_the_tap_reaches_the_row_that_the_agent_meant(tmp_path):
     phone = Shop({40: "Top"})
     phone.perform = lambda action, perform=phone.perform: (perform(action), rows.append(phone.tapped_row()))[0]
@@ -106,11 +122,9 @@ def test_a_confirmed_purchase_beyond_the_screen_is_asked_about_again_where_it_is
         phone, questions, left = Shop({455: "Buy"}), [], list(answers)
         guard = Guard(ask=lambda question, left=left, asked=questions: (asked.append(question), left.pop(0))[1])
         actions = [Action.tap(460 / ROWS, 0.5), Action.complete()]
-        if taps:
-            run(tmp_path / "yes", phone, actions, guard)
-        else:
-            with pytest.raises(NotPermittedError, match="Buy"):
-                run(tmp_path / "no", phone, actions, guard)
+        ending, _ = run(tmp_path / str(taps), phone, actions, guard)
+        assert ending.reason == ("complete" if taps else REFUSED)
+        assert ("Buy" in ending.message) == (not taps)
         assert sum(action.is_tap for action in phone.done) == taps
         assert len(questions) == 2
 
@@ -134,8 +148,8 @@ class SilentBelow(Shop):
     [(FloatingButton({40: "News"}), 155, "Order now"), (SilentBelow({40: "Buy"}), 45, "Buy")],
 )
 def test_a_purchase_that_the_tall_picture_lacks_is_refused_on_the_screen(tmp_path, phone, row, reason):
-    with pytest.raises(NotPermittedError, match=reason):
-        run(tmp_path / "t", phone, [Action.tap(row / ROWS, 0.5)])
+    ending, _ = run(tmp_path / "t", phone, [Action.tap(row / ROWS, 0.5)])
+    assert ending.reason == REFUSED and reason in ending.message
     trace = read_trace(tmp_path / "t")
     assert trace.screen(trace.steps[0]).shape == (ROWS, WIDTH, 3)
     assert not any(action.is_tap for action in phone.done)
@@ -147,8 +161,8 @@ def test_texts_of_a_form_count_if_a_part_of_the_page_reports_no_elements(tmp_pat
             return super().elements() if self.at >= 1 or not self.done else (field,)
 
     field, phone = UiElement((0.5, 0, 0.1, 1), "Card number"), Form({40: "News"})
-    with pytest.raises(NotPermittedError, match="Card number"):
-        run(tmp_path / "t", phone, [Action.type_text("42")])
+    ending, _ = run(tmp_path / "t", phone, [Action.type_text("42")])
+    assert ending.reason == REFUSED and "Card number" in ending.message
     assert not any(action.text for action in phone.done)
 
 

@@ -116,6 +116,29 @@ def test_a_turn_says_whether_its_action_changed_the_screen(tmp_path, frozen):
     ]  # fmt: skip
 
 
+def test_a_screen_whose_elements_a_phone_fails_to_report_has_none(tmp_path):
+    class Video(Phone):
+        def elements(self):
+            return None if len(self.done) == 1 else (play,)
+
+    play = UiElement((0, 0, 1, 1), "Play")
+    agent = ListAgent([*TAPS[:2], Action.complete()])
+    assert run(tmp_path / "trace", agent, Video()).reason == "complete"
+    assert [screen.elements for _, _, screen in agent.inputs] == [(play,), (), (play,)]
+    agent = ListAgent([TAPS[0], Action.complete()])
+    run(tmp_path / "other", agent, Phone())
+    assert [screen.elements for _, _, screen in agent.inputs] == [None, None]  # a phone that never reports any
+
+
+def test_a_card_number_in_two_pieces_is_one_text_for_the_guard(tmp_path):
+    for apart, reason in ((), "purchase"), ((TAPS[0],), "complete"):
+        actions = [Action.type_text("4111 1111"), *apart, Action.type_text("1111 1111"), Action.complete()]
+        phone = FlickeringPhone()
+        ending = run(tmp_path / reason, ListAgent(actions), phone, guard=Guard())
+        assert ending.reason == reason
+        assert ("card number" in ending.message) == (reason == "purchase")
+
+
 def test_current_and_earlier_screens_have_elements_and_activity(tmp_path):
     class PhoneWithElements(Phone):
         def elements(self):

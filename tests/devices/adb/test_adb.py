@@ -163,6 +163,13 @@ def test_an_unknown_name_is_answered_with_the_nearest_apps():
         find_component("Gmial", COMPONENTS)
 
 
+@pytest.mark.parametrize("name", ["Pay", "X", "Note"])
+def test_a_short_name_that_ends_another_apps_package_opens_nothing(name):
+    others = ("com.samsung.android.spay/.Main", "org.mozilla.firefox/.App", "com.microsoft.office.onenote/.Main")
+    with pytest.raises(UnknownAppError, match=f"no app on the phone has the name '{name}'"):
+        find_component(name, others)
+
+
 def test_a_phone_that_lists_no_app_is_a_fault_of_the_phone():
     with pytest.raises(RefusedError, match="lists no app"):
         find_component("Chrome", ())

@@ -50,6 +50,7 @@ _TYPICAL = {
     "caption": "The home screen of the phone, with a search bar, the clock, and rows of apps. No app is open.",
     "verdict": '{"right": false, "reason": "another app is needed"}',
 }
+_PLANS_ON_A_PHONE = "plans of a file are for recorded episodes; remove plans to act on a phone"
 _FAILED = f"(Last action: {NOT_PERFORMED}.)"
 
 Messages = list[dict[str, Any]]
@@ -121,7 +122,7 @@ class DynamicPlanningAgent(PromptedAgent):
         """`episode`: the id of a recorded one, which is not among its own references. Raises UserError for settings
         that only recorded episodes have."""
         if self.plans is not None:
-            raise UserError("plans of a file are for recorded episodes; remove plans to act on a phone")
+            raise UserError(_PLANS_ON_A_PHONE)
         if self.feedback == "gold":
             raise UserError("feedback: gold needs recorded actions; on a phone use feedback: screen, or own")
         return self._answer(_Situation(goal, history, screen, episode=episode), replies)
@@ -162,6 +163,8 @@ class DynamicPlanningAgent(PromptedAgent):
         yet."""
         if self.plans is None:
             return None
+        if not episode.id:  # a step of a phone
+            raise UserError(_PLANS_ON_A_PHONE)
         if episode.id not in self.plans:
             raise PlansError(f"the file of plans has none for episode {episode.id}; it has {len(self.plans):,} plans")
         plans = self.plans[episode.id]

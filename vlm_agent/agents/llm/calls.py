@@ -17,7 +17,6 @@ Neither file holds the API key.
 import fcntl
 import hashlib
 import json
-import os
 import re
 import threading
 import time
@@ -29,7 +28,7 @@ from typing import Any, TextIO
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from vlm_agent.agents.llm.client import KEY, CallError, ChatEndpoint, EndpointError, RefusedError
+from vlm_agent.agents.llm.client import CallError, ChatEndpoint, EndpointError, RefusedError, api_key
 from vlm_agent.agents.llm.completion import Completion, Tokens
 from vlm_agent.agents.llm.cost import Expense, Price, amount, estimated_tokens, text_tokens
 from vlm_agent.errors import UserError
@@ -422,5 +421,5 @@ def _lost(path: Path) -> _Marker:
 
 def _without_key(reply: Completion) -> Completion:
     """The reply without the API key, in case the server repeats it."""
-    key = os.environ.get(KEY, "")
+    key = api_key() or ""
     return reply if len(key) < _SHORTEST_KEY else replace(reply, text=reply.text.replace(key, "…"))

@@ -45,6 +45,14 @@ class EndpointError(UserError):
     """The endpoint cannot be used as configured, or failed too often; the message says what to do."""
 
 
+def api_key() -> str | None:
+    """The key in `KEY`, without white space around it. Raises EndpointError for one that no header can hold."""
+    key = os.environ.get(KEY, "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise EndpointError(f"{KEY} has characters that no key has; set it again")
+    return key or None
+
+
 class CallError(EndpointError):
     """The endpoint refused or failed this request; another request may succeed."""
 
@@ -184,7 +192,7 @@ class ChatEndpoint:
 
         from vlm_agent.agents.llm.http import headers, response_type
 
-        options = {"headers": headers(os.environ.get(KEY))}
+        options = {"headers": headers(api_key())}
         try:
             response = request(path, cast_to=response_type(), options=options, **arguments)
         except APIConnectionError as error:
@@ -206,7 +214,7 @@ class ChatEndpoint:
         from vlm_agent.models.proxies import ProxyError
 
         try:
-            return openai_client(self._base, os.environ.get(KEY), self.timeout)
+            return openai_client(self._base, api_key(), self.timeout)
         except ProxyError as error:
             raise EndpointError(str(error)) from None
 
@@ -235,8 +243,7 @@ class ChatEndpoint:
                         raise self._refused(error) from None
                     form = other
                     continue
-                if form != self.accepted.form:
-                    self.accepted.form = form
+                self.accepted.form = form
                 return replace(completion, notes=(*form.notes, *completion.notes))
 
     def _post(self, messages: Sequence[Mapping[str, Any]], form: Form, max_tokens: int, is_running: bool) -> bytes:
@@ -250,7 +257,7 @@ class ChatEndpoint:
             response = self._client.chat.completions.with_raw_response.create(
                 model=self.model,
                 messages=cast(Any, list(messages)),
-                extra_headers=headers(os.environ.get(KEY)),
+                extra_headers=headers(api_key()),
                 **form.parameters(max_tokens),
             )
         except APITimeoutError as error:
@@ -272,7 +279,7 @@ class ChatEndpoint:
             wait = _seconds(error.response.headers.get("Retry-After"))
             return _TransientError(f"status {error.status_code}: {message}", wait)
         if error.status_code in (401, 403):
-            state = "the server rejected the one that is set" if os.environ.get(KEY) else "none is set"
+            state = "the server rejected the one that is set" if api_key() else "none is set"
             return EndpointError(
                 f"{self._address} requires a key in {KEY}, and {state} (status {error.status_code}: {message})"
             )
@@ -303,7 +310,7 @@ def _completion(body: bytes, max_tokens: int) -> Completion:
 
 def _shown(body: bytes) -> str:
     """The start of a server's message, printable, with the API key removed in case the server repeats it."""
-    text, key = " ".join(body.decode("utf-8", "replace").split()), os.environ.get(KEY)
+    text, key = " ".join(body.decode("utf-8", "replace").split()), api_key()
     start = (text.replace(key, "…") if key else text)[:_MESSAGE_CHARACTERS] or "no further message"
     return only_printable(start)
 

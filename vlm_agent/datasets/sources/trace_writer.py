@@ -29,6 +29,12 @@ MAX_ANSWER_LENGTH = 10_000
 """In characters. A misbehaving server may write more."""
 
 
+def check_trace_folder(folder: Path) -> None:
+    """Raises DatasetError if `folder` exists and is not an empty folder."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DatasetError(f"{folder} exists and is not an empty folder; choose another folder for the trace")
+
+
 class TraceWriter:
     """Writes a trace to `folder`; a context manager. Each line is flushed before its method returns.
 
@@ -37,8 +43,7 @@ class TraceWriter:
     """
 
     def __init__(self, folder: Path, heading: Heading) -> None:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise DatasetError(f"{folder} exists and is not an empty folder; choose another folder for the trace")
+        check_trace_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.heading = folder, heading
         self._secrets, self._focus = Secrets(), Focus()

@@ -16,7 +16,7 @@ _LEAVING = (ActionKind.PRESS_BACK, ActionKind.PRESS_HOME)
 class Proposal:
     """An action before its execution, with its step number, goal and screen.
 
-    `elements`: None if the phone does not report them.
+    `elements`: None if the phone does not report them. `typed_before`: the text that the actions just before typed.
     """
 
     number: int
@@ -24,6 +24,7 @@ class Proposal:
     activity: str
     elements: Sequence[UiElement] | None
     action: Action
+    typed_before: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,10 @@ class Guard:
             return OUTSIDE, f"{activity} is not one of the permitted apps: {', '.join(self.apps)}"
         purchase = None
         if not self.allow_purchases:
-            purchase = purchase_reason(
-                proposal.action, proposal.goal, proposal.activity, proposal.elements, self.reads_pixels
-            )
+            action, typed = proposal.action, proposal.typed_before
+            if action.kind == ActionKind.TYPE and typed:
+                action = Action.type_text(typed + action.text)
+            purchase = purchase_reason(action, proposal.goal, proposal.activity, proposal.elements, self.reads_pixels)
         if purchase is not None:
             if self._confirms(f"This could spend money: {purchase}. Continue?"):
                 return None

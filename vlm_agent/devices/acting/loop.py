@@ -7,10 +7,10 @@ with TraceWriter(folder, heading) as trace:
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,9 +20,16 @@ from vlm_agent.agents import ActsTogether, Agent, Answer, Asked, NoAnswerError, 
 from vlm_agent.datasets.sources.trace_writer import Trace
 from vlm_agent.datasets.sources.traces import DONE, FAILED, IN_DOUBT, UNPARSED, WITHHELD, TraceStep
 from vlm_agent.devices import Device
-from vlm_agent.devices.acting.guard import Guard, Proposal
-from vlm_agent.devices.errors import ActionInDoubtError, DeviceError, RefusedError, UnknownAppError, UntypableTextError
-from vlm_agent.episodes import Action, Screen, UiElement, digest, is_black, is_same_screen
+from vlm_agent.devices.acting.guard import REFUSED, Guard, Proposal
+from vlm_agent.devices.errors import (
+    ActionInDoubtError,
+    DeviceError,
+    NotPermittedError,
+    RefusedError,
+    UnknownAppError,
+    UntypableTextError,
+)
+from vlm_agent.episodes import Action, ActionKind, Screen, UiElement, digest, is_black, is_same_screen
 
 _LOG = logging.getLogger(__name__)
 
@@ -194,6 +201,7 @@ class Run:
     ending: Ending = field(default_factory=Ending)
     unread: list[Screen] = field(default_factory=list)
     """The screens since the last action, each with an answer that was not an action."""
+    unread_because: str = ""
     repetitions: Counter[tuple[bytes, Action]] = field(default_factory=Counter)
 
     def play(self) -> Turns[Ending]:
@@ -206,7 +214,7 @@ class Run:
     def _step(self) -> Turns[tuple[str, str] | None]:
         """(reason, message) if the run ends with this step, else None."""
         start = time.perf_counter()
-        pixels, elements = self.device.screenshot(), self.device.elements()
+        pixels, elements = self.device.screenshot(), self._elements()
         number = self.ending.steps
         screen = Screen(pixels, elements, self.device.activity, episode=self.trace.id, step=number)
         seconds = {"screen": time.perf_counter() - start}
@@ -215,7 +223,10 @@ class Run:
             changed = not last.failed and not is_same_screen(last.screen, screen)
             self.history[-1] = replace(last, changed=changed)
         if any(_are_equal(screen, other) for other in self.unread):
-            return NO_ACTION, _SAME_AGAIN  # an agent has no other input but the number of the step
+            return (
+                NO_ACTION,
+                _SAME_AGAIN + self.unread_because,
+            )  # an agent has no other input but the number of the step
         answer, spent = yield Asked(self.goal, tuple(self.history), screen)
         seconds["agent"] = spent + answer.diagnostics.seconds_on_disk
         if answer.failed is not None:
@@ -236,14 +247,26 @@ class Run:
         self.unread.clear()
         refusal = self._loop(pixels, answer.action)
         if refusal is None:
-            refusal = self.guard.refusal(Proposal(number, self.goal, screen.activity, elements, answer.action))
+            typed = _typed_before(self.history)
+            proposal = Proposal(number, self.goal, screen.activity, elements, answer.action, typed)
+            refusal = self.guard.refusal(proposal)
         if refusal is not None:
             self.trace.outcome(number, WITHHELD)
             return refusal
-        outcome = self._perform(number, answer.action)
+        try:
+            outcome = self._perform(number, answer.action)
+        except NotPermittedError as error:
+            return REFUSED, str(error)
         turn = Turn(screen, answer, answer.action, answer.notes, outcome == IN_DOUBT, failed=outcome == FAILED)
         self.history.append(turn)
         return (answer.action.name, "") if answer.action.is_status else None
+
+    def _elements(self) -> tuple[UiElement, ...] | None:
+        """What the phone reports: nothing where a phone that reports elements fails to, as while a video plays."""
+        elements = self.device.elements()
+        if elements is None and any(turn.screen.elements is not None for turn in self.history):
+            return ()
+        return elements
 
     def _marked(self, step: TraceStep, pixels: np.ndarray) -> TraceStep:
         """The step with a mark if its screen is black. Warns at the first one."""
@@ -258,11 +281,11 @@ class Run:
         self.trace.outcome(number, UNPARSED)
         self.ending.unparsed += 1
         self.unread.append(screen)
+        notes = ", ".join(note for reply in answer.diagnostics.replies for note in reply)
+        self.unread_because = f"; the last reply: {notes}" if notes else ""
         if len(self.unread) < self.limits.unparsed:
             return None
-        notes = ", ".join(note for reply in answer.diagnostics.replies for note in reply)
-        last = f"; the reply to the last one: {notes}" if notes else ""
-        return NO_ACTION, f"{len(self.unread)} consecutive answers were not actions{last}"
+        return NO_ACTION, f"{len(self.unread)} consecutive answers were not actions{self.unread_because}"
 
     def _loop(self, pixels: np.ndarray, action: Action) -> tuple[str, str] | None:
         key = (digest(pixels), action)
@@ -285,7 +308,7 @@ class Run:
             self.ending.failed += 1
             self.warn(f"Step {number + 1} failed, the phone did not perform it: {message}")
         except DeviceError as error:
-            outcome, message = FAILED, str(error)
+            outcome, message = WITHHELD if isinstance(error, NotPermittedError) else FAILED, str(error)
             raise
         finally:
             seconds = time.perf_counter() - start
@@ -299,6 +322,12 @@ class Run:
         counts = {"steps": end.steps, "unparsed": end.unparsed, "in_doubt": end.in_doubt}
         self.trace.end(reason, message, **counts, tokens=end.tokens, seconds=end.seconds)
         return end
+
+
+def _typed_before(history: Sequence[Turn]) -> str:
+    """The texts of the last turns, as far as they are typed one after the other."""
+    typed = takewhile(lambda turn: turn.action.kind == ActionKind.TYPE, reversed(history))
+    return "".join(reversed([turn.action.text for turn in typed]))
 
 
 def _are_equal(first: Screen, second: Screen) -> bool:

@@ -92,6 +92,8 @@ def read_packages(listing: str) -> tuple[str, ...]:
 
 _NEAREST = 5
 _LONGEST_NAME = 100
+_SHORTEST_END = 5
+"""Letters. Ends of fewer name other apps: "Pay" and com.samsung.android.spay."""
 
 
 def find_component(name: str, components: Iterable[str]) -> str:
@@ -114,7 +116,7 @@ def find_component(name: str, components: Iterable[str]) -> str:
         lambda package: package == known,
         lambda package: plain == _plain(package.rpartition(".")[2]),
         lambda package: plain in map(_plain, package.split(".")),
-        lambda package: _plain(package).endswith(plain),
+        lambda package: len(plain) >= _SHORTEST_END and _plain(package).endswith(plain),
     )
     for rule in rules if plain else ():
         matches = {package: component for component, package in reversed(packages.items()) if rule(package)}
@@ -124,7 +126,7 @@ def find_component(name: str, components: Iterable[str]) -> str:
             packages_text = ", ".join(sorted(matches))
             raise UnknownAppError(f"{name!r} matches several apps; use the package of one: {packages_text}")
     found = sorted(set(packages.values()))
-    near = sorted(found, key=lambda package: -_likeness(plain, package))[:_NEAREST]
+    near = sorted(found, key=lambda package: -_likeness(plain[:_LONGEST_NAME], package))[:_NEAREST]
     raise UnknownAppError(
         f"no app on the phone has the name {name[:_LONGEST_NAME]!r}; of its {len(found)} apps the nearest are "
         f"{', '.join(near)}"
