@@ -136,6 +136,8 @@ def test_online_it_has_the_same_identity_and_tasks(monkeypatch, run, tmp_path, o
     controls = [name for name in identities[0]["runs"] if name not in ("trained", *BASELINES)]
     command = online_command(str(run), run.name, identities[0] | {"tasks": 3}, controls)
     assert "--tasks 3" in shlex.join(command.words)
+    thrice = online_command(str(run), run.name, identities[0] | {"tasks": 9, "samples": 3}, controls)
+    assert "--tasks 3" in shlex.join(thrice.words)
     again = _again(command, run, "second")
     for file, _, content in (note.partition(": ") for note in command.notes):
         (tmp_path / file).write_text(f"{{{content}}}")

@@ -107,7 +107,7 @@ def _online(run: Path, folder: Path, digest: str) -> Scores:
         return Scores(
             data=f"{about['task_set']} phone",
             split=about["split"],
-            about=f"{about['tasks']:,} tasks of split {about['split']}, seed {about['seed']}",
+            about=f"{_tasks(about):,} tasks of split {about['split']}, seed {about['seed']}{_samples(about)}",
             revision=None,
             rows=[
                 (_shown(name), [Share(words(rate), row[rate], row[edges]) for rate, edges in SHARES_OF_TASKS.items()])
@@ -158,11 +158,21 @@ def offline_command(run: str, name: str, plan: Mapping[str, Any]) -> CardCommand
 def online_command(run: str, name: str, about: Mapping[str, Any], controls: Sequence[str]) -> CardCommand:
     """`about`: that of online.json, `controls`: those of its runs."""
     agent = _agent(run, name, about)
-    words = ["--tasks", str(about["tasks"]), "--seed", str(about["seed"])]
+    words = ["--tasks", str(_tasks(about)), "--seed", str(about["seed"])]
     words += ["--long-screens"] if about.get("long_screens") else []
     tasks = _task_set(about)
     words += [*tasks.words, "--split", about["split"], *_controls(about, controls)]
     return CardCommand(["vlm-agent", "evaluate", "--online", *agent, *words, *_OUTPUT], tasks.notes)
+
+
+def _tasks(about: Mapping[str, Any]) -> int:
+    """The number of tasks, each of them played as many times as it has samples."""
+    return about["tasks"] // about.get("samples", 1)
+
+
+def _samples(about: Mapping[str, Any]) -> str:
+    samples = about.get("samples", 1)
+    return "" if samples == 1 else f", each played {samples} times"
 
 
 def _agent(run: str, name: str, identity: Mapping[str, Any]) -> list[str]:

@@ -166,10 +166,9 @@ def _dense_points(taps: np.ndarray) -> list[np.ndarray]:
     """Points of a grid that cover the most taps within each radius, one after the other."""
     centres = (np.arange(_GRID) + 0.5) / _GRID
     grid = np.stack(np.meshgrid(centres, centres, indexing="ij"), axis=-1).reshape(-1, 2)
-    squares = ((grid[:, None] - taps[None]) ** 2).sum(axis=2)
     points = []
     for radius in _RADII:
-        near = squares <= radius**2
+        near = np.stack([((centre - taps) ** 2).sum(axis=1) <= radius**2 for centre in grid])
         for _ in range(_POLICIES // len(_RADII)):
             best = int(near.sum(axis=1).argmax())
             points.append(grid[best])

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from vlm_agent.evaluation.about import AGENT
-from vlm_agent.evaluation.comparison.page import _differences, print_table, write_page
+from vlm_agent.evaluation.comparison.page import _cell, _differences, print_table, write_page
 from vlm_agent.evaluation.comparison.results import results_of
 from vlm_agent.evaluation.comparison.stages import ONLINE, Stages
 from vlm_agent.evaluation.scoring.measures import paired_proportions
@@ -47,6 +47,14 @@ def of_agents(pairs):
         for seed, value, edges in pairs
     ]
     return {"agents": agents, "pairs": rows}
+
+
+def test_an_interval_is_that_of_the_seed_that_has_the_figure():
+    rows = [
+        {"figures": {"side effects": None}, "intervals": {"side effects": None}},
+        {"figures": {"side effects": 4.0}, "intervals": {"side effects": [1.0, 9.0]}},
+    ]
+    assert _cell(rows, "side effects") == {"value": 4.0, "low": 1.0, "high": 9.0}
 
 
 def test_a_difference_of_one_seed_has_its_interval_in_both_directions():

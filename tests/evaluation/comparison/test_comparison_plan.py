@@ -62,6 +62,19 @@ def test_an_agent_that_prompts_the_served_model_cannot_be_added_because_that_mod
         run.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS, "also": ASKS}))
 
 
+def test_a_run_that_was_trained_again_is_another_agent(tmp_path):
+    agents = TRAINED | {"own": {"name": "Own", "run": "runs/own"}}
+    Path("runs/own").mkdir(parents=True)
+    Path("runs/own/run.json").write_text("{}")
+    for _ in range(2):
+        run.write_or_verify(stages(tmp_path / "out", agents))
+    Path("runs/own/run.json").write_text('{"commit": "another"}')
+    with pytest.raises(
+        DatasetError, match=r"the agent own of a comparison.*\n  files.runs/own/run.json was .*, and is "
+    ):
+        run.write_or_verify(stages(tmp_path / "out", agents))
+
+
 def test_at_an_endpoint_of_the_user_prompted_agents_can_be_added(tmp_path):
     run.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}, OWN))
     run.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS, "also": ASKS}, OWN))

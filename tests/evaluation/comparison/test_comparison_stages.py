@@ -164,6 +164,13 @@ def test_an_endpoint_of_the_user_replaces_the_model_that_is_trained():
     assert {seed for _, seed in prompted} == {0}
 
 
+def test_seeds_that_are_added_repeat_no_agent_that_has_none():
+    own = Endpoint("http://localhost:1/v1", "m")
+    first, added = ({stage.name for stage in stages(seeds, endpoint=own)} for seeds in ((0,), (1, 2)))
+    prompted = {name for name in added for key, agent in COMPARISON.agents.items() if agent.is_prompted and key in name}
+    assert prompted and prompted <= first
+
+
 def test_an_adapter_is_merged_before_it_is_served_and_a_whole_model_is_not():
     assert COMPARISON.served is not None
     adapted = COMPARISON.served.model_copy(update={"overrides": {"model.train.language_model": "lora"}})

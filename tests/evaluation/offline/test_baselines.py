@@ -7,7 +7,7 @@ import pytest
 from helpers.evaluation.gold_steps import answered, episode, random_action
 
 from vlm_agent.datasets.sources.aitw import SUBSETS
-from vlm_agent.episodes import Action, Episode, Step, UiElement
+from vlm_agent.episodes import TARGET, Action, Episode, Step, UiElement
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.offline.baselines import blind_ceiling, constant_predictions, most_frequent_action
 from vlm_agent.evaluation.scoring.metrics import OVERALL, score
@@ -57,6 +57,13 @@ def test_the_ceiling_by_hand():
     assert ceiling["official"]["single"]["partial_match"] == pytest.approx(80)
     assert ceiling["strict"]["single"]["partial_match"] == pytest.approx(80)
     assert ceiling["constants"]["strict"]["type"] == 'Input text "x"'
+
+
+def test_a_strict_tap_of_the_ceiling_may_lie_anywhere_in_the_gold_box():
+    boxes = UiElement((0.0, 0.4, 0.6, 0.2), type=TARGET), UiElement((0.4, 0.4, 0.6, 0.2), type=TARGET)
+    taps = Action.tap(0.1, 0.5), Action.tap(0.9, 0.5)
+    gold = [row for tap, box in zip(taps, boxes, strict=True) for row in episode(f"{tap}", "single", [tap], (box,))]
+    assert blind_ceiling(gold)["strict"]["single"]["partial_match"] == 100  # a tap in the middle is in both
 
 
 def test_typed_text_costs_nothing_in_the_official_score_only():

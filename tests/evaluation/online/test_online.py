@@ -20,7 +20,7 @@ from vlm_agent.datasets.sources.traces import STEPS, read_trace
 from vlm_agent.devices.acting.episode import allowed_steps
 from vlm_agent.devices.errors import DeviceError
 from vlm_agent.episodes import Action
-from vlm_agent.errors import DatasetError
+from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.online import AGENT, AT_ONCE, EXPERT, evaluate_online
 from vlm_agent.evaluation.online import evaluate as evaluating
 from vlm_agent.evaluation.online.runs import BASELINES, play
@@ -292,6 +292,16 @@ def test_a_folder_with_another_evaluation_is_refused(tmp_path, options, agent, n
         evaluate_online(
             Prepared(prepared=Tapper(), weights=agent), tmp_path / "out", Console(), controls=False, **options
         )
+
+
+def test_a_folder_in_which_no_agent_was_loaded_is_free_for_other_settings(tmp_path):
+    class Broken(Prepared):
+        def load(self, *arguments):
+            raise UserError("its weights are missing")
+
+    with pytest.raises(UserError, match="weights are missing"):
+        evaluate_online(Broken(prepared=Tapper(), weights="c"), tmp_path / "out", Console(), tasks=1, controls=False)
+    assert evaluate(tmp_path / "out", tasks=1)["about"]["agent"]["weights"] == "a"
 
 
 def test_a_command_that_waits_for_no_other_leaves_the_number_of_tasks_of_the_other(tmp_path):

@@ -119,6 +119,13 @@ def test_a_screen_of_a_trace_that_is_outside_the_folder_is_not_drawn(server, out
         assert request(server, "GET", f"/{kind}/online/agent/00000")[0] == 404
 
 
+def test_a_file_whose_name_is_not_utf_8_is_listed_and_served(server, output):
+    (output / os.fsdecode(b"caf\xe9.png")).write_bytes(picture())
+    status, _, page = request(server, "GET", "/")
+    assert status == 200 and b"/file/./caf%E9.png" in page
+    assert request(server, "GET", "/file/caf%E9.png")[0] == 200
+
+
 def test_a_page_of_the_folder_is_sandboxed(server):
     status, headers, page = request(server, "GET", "/file/evaluation/report.html")
     assert (status, page[:15]) == (200, b"<!doctype html>")

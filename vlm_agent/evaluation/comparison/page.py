@@ -84,12 +84,13 @@ def _cells(rows: Sequence[Mapping[str, Any]], figures: Sequence[str]) -> dict[st
 
 
 def _cell(rows: Sequence[Mapping[str, Any]], name: str) -> Cell:
-    values = [value for row in rows if (value := row["figures"].get(name)) is not None]
+    known = [row for row in rows if row["figures"].get(name) is not None]
+    values = [row["figures"][name] for row in known]
     if not values:
         return {"value": None, "low": None, "high": None}
     if len(values) > 1:
         return {"value": mean(values), "low": min(values), "high": max(values)}
-    interval = rows[0]["intervals"].get(name)
+    interval = known[0]["intervals"].get(name)
     return {"value": values[0], "low": interval and interval[0], "high": interval and interval[1]}
 
 

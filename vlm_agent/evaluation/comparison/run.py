@@ -14,6 +14,7 @@ compared. Seeds and agents can be added: every stage belongs to one agent and se
 model cannot, because that model learns from the prompts of all of them.
 """
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,7 @@ from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, Stage, Stage
 from vlm_agent.files import write_json
 from vlm_agent.files.console import print_plain
 from vlm_agent.files.jobs import Job, differences
+from vlm_agent.models.run_layout import FINISHED
 from vlm_agent.recipe.yaml_file import find_shipped, read_mapping
 
 JSON, PAGE = "comparison.json", "comparison.html"
@@ -196,10 +198,12 @@ def _plan(stages: Stages) -> dict[str, Any]:
 def _agents(stages: Stages) -> Iterator[tuple[Job, dict[str, Any]]]:
     for key, agent in stages.comparison.agents.items():
         job = Job(stages.layout.output / "plans" / key, f"the agent {key} of a comparison")
-        files = {_FILES: _contents(agent.recipe, agent.agent)}
+        files: dict[str, Any] = _contents(agent.recipe, agent.agent)
+        if agent.run is not None and (record := Path(agent.run) / FINISHED).is_file():
+            files[str(record)] = hashlib.sha256(record.read_bytes()).hexdigest()  # it holds the digests of all its files
         if agent.agent is not None:  # a mistake in its keys must not become part of a plan
             agent_settings(str(find_shipped(agent.agent)), overrides=stages.overrides_of(agent))
-        yield job, agent.model_dump(mode="json", exclude=_SHOWN) | files
+        yield job, agent.model_dump(mode="json", exclude=_SHOWN) | {_FILES: files}
 
 
 def _contents(*paths: Path | None) -> dict[str, dict[str, Any]]:

@@ -121,6 +121,9 @@ class Layout:
         return self.output / "agents" / f"{stage}.yaml"
 
 
+_ONLY_SEED = 0
+
+
 @dataclass(frozen=True)
 class Stages:
     """All stages of a comparison, each after those that it needs. `endpoint`: a server of the user, in place of the
@@ -164,21 +167,26 @@ class Stages:
                 if not agent.is_prompted:
                     yield from self._evaluations(key, agent, seed)
         prompted = {key: agent for key, agent in self.comparison.agents.items() if agent.is_prompted}
-        for seed in self.comparison.seeds:
+        for place, seed in enumerate(self.comparison.seeds):
             if self.is_served_here:
                 yield from self._served_model({key: agent for key, agent in prompted.items() if agent.served}, seed)
             for key, agent in prompted.items():
-                if seed in self.seeds_of(agent):
+                if self._depends_on_seed(agent):
                     yield from self._evaluations(key, agent, seed)
+                elif place == 0:
+                    yield from self._evaluations(key, agent, _ONLY_SEED)
 
     @property
     def is_served_here(self) -> bool:
         return self.endpoint is None and any(agent.served for agent in self.comparison.agents.values())
 
     def seeds_of(self, agent: Contestant) -> list[int]:
-        """The seeds of training; a single one for an agent that is not trained here."""
-        depends = agent.recipe is not None or (agent.served and self.endpoint is None)
-        return self.comparison.seeds if depends else self.comparison.seeds[:1]
+        """The seeds of training; a single one, whatever those of the comparison, for an agent that is not trained
+        here: seeds can be added later."""
+        return self.comparison.seeds if self._depends_on_seed(agent) else [_ONLY_SEED]
+
+    def _depends_on_seed(self, agent: Contestant) -> bool:
+        return agent.recipe is not None or (agent.served and self.endpoint is None)
 
     def overrides_of(self, agent: Contestant) -> dict[str, Any]:
         """The keys of its agent file that differ in this comparison."""

@@ -14,7 +14,7 @@ from rich.console import Console
 from vlm_agent.action_languages import ActionLanguage, default_language
 from vlm_agent.action_languages.language import SWIPES
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TEXT, Action, ActionKind, Episode, Screen
+from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TEXT, TARGET, Action, ActionKind, Episode, Screen
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.predictions import Prediction
@@ -186,7 +186,10 @@ def _official_taps(row: Prediction, taps: np.ndarray) -> np.ndarray:
 
 
 def _strict_taps(row: Prediction, taps: np.ndarray) -> np.ndarray:
-    return taps_match_strictly(np.array(row.gold.touch_yx), taps, _boxes(row))
+    right = taps_match_strictly(np.array(row.gold.touch_yx), taps, _boxes(row))
+    for box in (element.box for element in row.elements if element.type == TARGET):
+        right |= ((taps >= box[:2]) & (taps <= np.add(box[:2], box[2:]))).all(axis=1)
+    return right
 
 
 def _boxes(row: Prediction) -> np.ndarray:

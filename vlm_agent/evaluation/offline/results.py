@@ -99,10 +99,10 @@ class Results:
         return {name: self.scores[run] for run, name in names_in_tables(self.scores, self.plan.label).items()}
 
 
-def raise_for_failed(failed: Sequence[str]) -> None:
-    """Raises NoAnswerError if there are lines of failed steps."""
+def raise_for_failed(failed: Sequence[str], again: str) -> None:
+    """Raises NoAnswerError if there are lines of failed steps. `again`: what to do to request these answers."""
     if failed:
-        advice = retry_advice(failed, "run the same command again to request these answers")
+        advice = retry_advice(failed, again)
         raise NoAnswerError(
             f"the agent could not answer {len(failed)} step(s); first error: {failed[0]}; they count as wrong and are "
             f"listed in metrics.json (failed_steps); {advice}"

@@ -94,7 +94,7 @@ def evaluate(
         load = partial(load_agent, settings.in_output(output), console, readers)
         predict(load, plan.runs, dataset, parts, task, console, workers, plan.label)
         if task.count == 1:
-            return _score(plan, dataset, parts, console)
+            return _score(plan, dataset, parts, console, "run the same command again to request these answers")
         failed = sum(len(parts.incomplete(run, task)) for run in plan.runs)
     missing = sum(len(parts.missing(run)) for run in plan.runs)
     task.report(console, missing, "part(s)")
@@ -117,7 +117,8 @@ def finish(output: Path, console: Console) -> dict[str, dict]:
                 f"{missing} part(s) in {output} are not predicted yet; wait for the tasks of the job array, or restart "
                 "those that were stopped"
             )
-        return _score(plan, dataset, parts, console)
+        again = "run the tasks of the job array again, then --finish, to request these answers"
+        return _score(plan, dataset, parts, console, again)
 
 
 def episodes_of(benchmark: Benchmark) -> tuple[ShardDataset, list[int]]:
@@ -193,8 +194,9 @@ def _rows(part: LoadedPart, answers_by_episode: Sequence[Sequence[Answer]]) -> I
         yield from predictions_for(episode, *columns)
 
 
-def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) -> dict[str, dict]:
-    """Judges and scores every run, and writes metrics and report. Returns the scores by run."""
+def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console, again: str) -> dict[str, dict]:
+    """Judges and scores every run, and writes metrics and report. Returns the scores by run. `again`: what to do about
+    steps that the agent could not answer."""
     benchmark, scorers = plan.benchmark, plan.benchmark.scorers
     judged = {run: judge_steps(parts.merge(run), scorers) for run in plan.runs}
     about = about_episodes(benchmark, dataset, parts.chosen)
@@ -217,5 +219,5 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
     results = Results(plan, scores, gold, judged[AGENT], parts.counts(AGENT))
     results.write(dataset, parts)
     results.print(console)
-    raise_for_failed([line for run in plan.runs for line in parts.counts(run).failed])
+    raise_for_failed([line for run in plan.runs for line in parts.counts(run).failed], again)
     return scores

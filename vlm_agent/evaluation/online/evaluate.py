@@ -130,14 +130,9 @@ def evaluate_online(
     buys = task_set.allow_purchases
     attempts = [Attempt(run, *task, output, long_screens, names[run], reader, buys) for run in runs for task in played]
     with free_after_errors(job), job.locked():
-        write_json(output / TASKS, {"tasks": len(played)})
-        _play(
-            settings.in_output(output),
-            [attempt for attempt in attempts if not is_done(attempt.folder)],
-            workers,
-            console,
-            readers,
-        )
+        left = [attempt for attempt in attempts if not is_done(attempt.folder)]
+        begin = partial(write_json, output / TASKS, {"tasks": len(played)})
+        _play(settings.in_output(output), left, workers, console, readers, begin)
         content = _content(attempts, runs, {"label": settings.run_label, **identity, "tasks": len(played)})
         write_checked(output / ONLINE, content)
     shown = {name: content["runs"][run] for run, name in names.items()}
@@ -150,10 +145,17 @@ def evaluate_online(
 
 
 def _play(
-    settings: AgentSettings, attempts: list[Attempt], workers: int, console: Console, readers: Readers | None
+    settings: AgentSettings,
+    attempts: list[Attempt],
+    workers: int,
+    console: Console,
+    readers: Readers | None,
+    begin: Callable[[], object],
 ) -> None:
-    """Runs the attempts; loads the agent only if one of them needs it."""
+    """Runs the attempts; loads the agent only if one of them needs it. `begin` is called once it is loaded: a folder in
+    which nothing was written is free for other settings."""
     if not attempts:
+        begin()
         return
     agents: dict[str, Agent] = {}
     stop: Callable[[], object] = bool
@@ -169,6 +171,7 @@ def _play(
                 agent, console, lambda: [one for task in tasks if (one := task.demonstration())], steps
             )
             stack.enter_context(spending)
+        begin()
         _play_all(attempts, agents, workers, console, stop)
 
 

@@ -11,13 +11,14 @@ nothing.
 
 import io
 import json
+import os
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote_to_bytes
 
 from jinja2 import Environment
 from rich.console import Console
@@ -112,16 +113,18 @@ class _Handler(LoopbackHandler):
 
     def _inside(self, path: str) -> None:
         kind, _, name = path[1:].partition("/")
-        place = inside(self.server.output, unquote(name))
-        if kind == "file" and place is not None and place.suffix in _TYPES and place.is_file():
-            self.send(HTTPStatus.OK, _TYPES[place.suffix], place.read_bytes(), _SANDBOX)
-        elif kind in ("trace", "sheet", "animation") and place is not None and is_trace(place):
-            try:
+        place = inside(self.server.output, os.fsdecode(unquote_to_bytes(name)))
+        try:
+            if kind == "file" and place is not None and place.suffix in _TYPES and place.is_file():
+                self.send(HTTPStatus.OK, _TYPES[place.suffix], place.read_bytes(), _SANDBOX)
+            elif kind in ("trace", "sheet", "animation") and place is not None and is_trace(place):
                 self._trace(kind, place)
-            except UserError as error:
-                raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, " ".join(str(error).split())) from None
-        else:
-            raise Refusal(HTTPStatus.NOT_FOUND, "This page does not exist.")
+            else:
+                raise Refusal(HTTPStatus.NOT_FOUND, "This page does not exist.")
+        except ConnectionError:
+            raise
+        except (UserError, OSError) as error:
+            raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, " ".join(str(error).split())) from None
 
     def _trace(self, kind: str, folder: Path) -> None:
         output = self.server.output
@@ -154,5 +157,5 @@ def inside(root: Path, name: str) -> Path | None:
 @cache
 def _environment() -> Environment:
     environment = page_environment(_PAGE)
-    environment.filters["address"] = quote
+    environment.filters["address"] = lambda path: quote(os.fsencode(path))
     return environment
