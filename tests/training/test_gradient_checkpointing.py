@@ -1,6 +1,7 @@
 """Gradient checkpointing of none, some or all layers: the choice of `auto`, and that it changes no value."""
 
 import io
+import json
 import re
 from pathlib import Path
 
@@ -54,6 +55,17 @@ def test_the_sharding_of_a_recipe_is_that_of_its_file(sharding):
     training = TrainingRecipe(steps=1, deepspeed=file)
     recipe = read_recipe(ROOT / "recipes/llama_vit_tiny.yaml").model_copy(update={"training": training})
     assert sharding_of(recipe) == sharding
+
+
+@pytest.mark.parametrize("device", [{"device": "none"}, {}, None])
+def test_a_part_whose_device_is_none_is_not_in_cpu_memory(tmp_path, device):
+    file = tmp_path / "zero.json"
+    content = json.loads((ROOT / "deepspeed_configs/zero3_offload.json").read_text())
+    content["zero_optimization"] |= {"offload_param": device, "offload_optimizer": device}
+    file.write_text(json.dumps(content))
+    training = TrainingRecipe(steps=1, deepspeed=str(file))
+    recipe = read_recipe(ROOT / "recipes/llama_vit_tiny.yaml").model_copy(update={"training": training})
+    assert not sharding_of(recipe).offload
 
 
 @pytest.mark.parametrize("bf16", [False, True], ids=["float32", "bfloat16"])

@@ -2,7 +2,9 @@
 
 import json
 
-from vlm_agent.training.journal import append_progress, keep_steps, read_progress, total_seconds
+from rich.console import Console
+
+from vlm_agent.training.journal import PROGRESS, Journal, append_progress, keep_steps, read_progress, total_seconds
 
 
 def steps(path) -> list[int]:
@@ -56,3 +58,12 @@ def test_the_seconds_of_all_starts_are_counted_and_a_stopped_one_leaves_no_secon
     assert total_seconds(path) == 5.25
     keep_steps(path, 6)
     assert [line["step"] for line in read_progress(path)] == [4]
+
+
+def test_the_time_of_lost_steps_stays_known_if_the_next_start_is_killed_before_a_log_line(tmp_path):
+    append_progress(tmp_path / PROGRESS, {"step": 10, "loss": 1.0, "total_seconds": 100.0})
+    append_progress(tmp_path / PROGRESS, {"step": 15, "loss": 1.0, "total_seconds": 600.0})
+    for _ in range(2):  # each resumes after step 10 and is killed at once
+        journal = Journal(tmp_path, 10, 20, Console(quiet=True), ())
+        assert journal.total_seconds() >= 600
+        assert steps(tmp_path / PROGRESS) == [10, 10]

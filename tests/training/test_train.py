@@ -241,6 +241,18 @@ def test_another_recipe_is_not_mixed_into_a_run(shards, tmp_path):
     run(shards, tmp_path, training__steps="1")
 
 
+def test_a_resume_on_other_data_is_refused_and_changes_no_file(tmp_path):
+    shards = tiny.write_shards(tmp_path / "shards", EPISODES)
+    folder, _ = run(shards, tmp_path, training__save_steps="2", **LORA)
+    (folder / "run.json").unlink()
+    shutil.rmtree(shards)
+    tiny.write_shards(shards, EPISODES[1:])
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(TrainingError, match="data"):
+        run(shards, tmp_path, training__save_steps="2", **LORA)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
 def test_a_nan_loss_stops_the_run(shards, tmp_path):
     with pytest.raises(TrainingError, match="not finite"):
         run(shards, tmp_path, training__optimizer="{learning_rate: 1e30}", training__steps="50")

@@ -9,7 +9,8 @@ RUN/progress.jsonl holds one JSON object per log step and per validation, append
     {"step": 40, …, "eval_loss": 0.52, "eval_accuracy": 0.61, "eval_accuracy_tap": …, …}
 
 `seconds` counts from the last start, `total_seconds` over all starts, steps that were lost and repeated included;
-`eta_seconds` is computed at the speed since the last start. A stopped run ends with a line of times alone.
+`eta_seconds` is computed at the speed since the last start. A stopped run ends with a line of times alone; so do the
+lines before a resume, if steps were lost.
 `loop/meter.py` and `loop/validation.py` define the other figures. A resumed run drops the lines after its checkpoint
 and appends the steps that it repeats, so that no step occurs twice. Its first line is a mean over the steps since the
 checkpoint: if the checkpoint lies between two log steps, losses and speed of that line differ from those of an
@@ -72,6 +73,9 @@ class Journal:
         self._before = total_seconds(self.path)
         if self._writes:
             keep_steps(self.path, first)
+            if self._before > total_seconds(self.path):
+                # The time of steps that were lost, which stays known if this start is killed before a log line.
+                append_progress(self.path, {"step": first, "total_seconds": self._before})
         self._started = time.monotonic()
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:

@@ -95,6 +95,9 @@ def _train(
     stream, validated = data.stream(), recipe.training.validation
     validation = None if validated is None else Validation(data.validation_rows(validated), recipe.data.workers)
     place = take_place(recipe)
+    # Before anything is written: a refused run stays as it is.
+    identity = identity_of(recipe, data.data_digest, ranks.count())
+    newest = resume_point(run / CHECKPOINTS, identity, console.print, recipe)  # ranks
 
     # The model: base weights, then adapters on the parts that train.
     set_seed(recipe.seed)
@@ -109,11 +112,9 @@ def _train(
         prepare_run_folder(run, recipe, data)
 
     # The loop: all ranks have equal weights here. Their dropout may differ; a resumed run restores its random state.
-    identity = identity_of(recipe, data.data_digest, ranks.count())
     checkpoints = Checkpoints(run / CHECKPOINTS, identity, data.rows_per_step, console.print, recipe.training)
     engine = engine_of(model, recipe, place)
     torch.manual_seed(recipe.seed + ranks.number())
-    newest = resume_point(run / CHECKPOINTS, identity, console.print, recipe)
     if is_first_rank():
         record_features(model, run)  # after the checkpoints are known to be of the same features
     first = 0 if newest is None else step_of(newest)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, cast
@@ -116,10 +116,15 @@ def sharding_of(recipe: Recipe) -> Sharding:
     return Sharding(
         path.stem,
         stage,
-        offload={"offload_param", "offload_optimizer"} <= zero.keys(),
+        offload=all(is_offloaded(zero, part) for part in ("offload_param", "offload_optimizer")),
         bucket=None if bucket == "auto" else int(bucket),
         live=int(zero.get("stage3_max_live_parameters", 10**9)) if stage == 3 else 0,
     )
+
+
+def is_offloaded(zero: Mapping[str, Any], part: str) -> bool:
+    """Whether `zero_optimization` keeps a part in CPU memory or on disk. DeepSpeed's default device is none."""
+    return ((zero.get(part) or {}).get("device") or "none") != "none"
 
 
 def start(recipe: Recipe) -> None:

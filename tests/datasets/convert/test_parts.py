@@ -120,7 +120,20 @@ def test_a_finish_with_missing_inputs_names_them(inputs, tmp_path, capsys):
     gone.unlink()
     capsys.readouterr()
     assert main(["convert", "--finish", "--output", str(tmp_path / "out")]) == FAILED
-    assert capsys.readouterr().err == f"vlm-agent convert: {gone}: No such file or directory\n"
+    error = capsys.readouterr().err
+    assert error.startswith(f"vlm-agent convert: {gone} is not there any more; run `vlm-agent convert` with --input")
+
+
+def test_partial_shards_of_killed_tasks_are_removed_when_the_input_is_converted_again(inputs, tmp_path):
+    convert("aitw", [inputs], tmp_path / "out", task=ArrayTask(0, 5), workers=1)
+    (shard,) = (tmp_path / "out").rglob("general-00000*.parquet")
+    left = [shard.with_name(f".{shard.name.replace('00000-of', '00001-of')}.{n:08x}.partial") for n in range(3)]
+    others = shard.with_name(f".{shard.name.replace('00000-of', '00002-of')}.00000000.partial")
+    for path in (*left, others):
+        path.write_bytes(b"PAR1")
+    convert("aitw", [inputs], tmp_path / "out", task=ArrayTask(1, 5), workers=1)
+    assert not any(path.exists() for path in left)
+    assert others.exists()  # of an input that another task may be converting
 
 
 def test_finish_and_parts_take_no_arguments_that_contradict(inputs, tmp_path, capsys):

@@ -8,7 +8,8 @@ assign it to two splits, or if it is a training episode outside the mixture.
 
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -128,11 +129,22 @@ def finish(
     console = make_console(stderr=True) if console is None else console
     plan = read_plan(output)
     run = _Run(plan, output, console, workers, max_bad_fraction)
-    with job(output).locked():
+    with job(output).locked(), _explained_missing_inputs():
         write_or_verify_plan(output, plan)
         summary = run.finish()
     summary.print(console)
     return summary
+
+
+@contextmanager
+def _explained_missing_inputs() -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DatasetError(
+            f"{error.filename} is not there any more; run `vlm-agent convert` with --input, and --splits if there are "
+            "split files, where they are now"
+        ) from None
 
 
 def _write_groups(output: Path, groups: Mapping[str, Collection[str]] | None) -> None:
@@ -200,21 +212,21 @@ class _Run:
                 break
             self._console.print("Some episodes are in several files; converting the later files again without them.")
         self._checked(ConversionSummary.of(self._output, entries.values()))
-        return write_results(self._plan, self._output, entries)
+        return write_results(self._plan, self._output, entries, self._console)
 
     def _checked(self, summary: ConversionSummary) -> ConversionSummary:
         check_fraction(summary.quarantined, summary.total("steps_read"), self._max_bad)
         return summary
 
 
-def write_results(plan: Plan, output: Path, entries: dict[str, Entry]) -> ConversionSummary:
+def write_results(plan: Plan, output: Path, entries: dict[str, Entry], console: Console) -> ConversionSummary:
     """Writes the quarantine, then the manifest, whose existence means that the conversion is complete."""
     ordered = [entries[input_.shard] for input_ in plan.inputs]
     with atomic_write(output / QUARANTINE) as part, part.open("w", encoding="utf-8", errors="backslashreplace") as file:
         for entry in ordered:
             file.writelines(json.dumps(vars(line), ensure_ascii=False) + "\n" for line in entry.quarantine)
     summary = ConversionSummary.of(output, ordered)
-    write_manifest(output, _manifest(plan, summary))
+    write_manifest(output, _manifest(plan, summary), console)
     return summary
 
 

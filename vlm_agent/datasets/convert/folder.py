@@ -93,7 +93,9 @@ def write_or_verify_plan(output: Path, plan: Plan, update: bool = False, moves: 
     }
     content = {"described": plan.identity(), "where": paths}
     job(output).write_or_verify_plan(content, partial(_differences, update=update))
-    if update or (moves and not all(path.exists() for input_ in read_plan(output).inputs for path in input_.files)):
+    known = read_plan(output)
+    places = (*known.options.splits, *(path for input_ in known.inputs for path in input_.files))
+    if update or (moves and not all(path.exists() for path in places)):
         write_checked(job(output).plan_path, content)
 
 
@@ -122,7 +124,8 @@ def _differences(before: dict, now: dict, update: bool = False) -> list[str]:
     for key, value in now["options"].items():
         old_value = before["options"].get(key)
         if old_value != value:
-            lines.append(f"option {key}: {_short(old_value)} before, {_short(value)} now")
+            before_now = (json.dumps(one, ensure_ascii=False) for one in (old_value, value))
+            lines.append("option {}: {} before, {} now".format(key, *before_now))
     missing = [
         f"input {about['name']} is missing" for shard, about in before["inputs"].items() if shard not in now["inputs"]
     ]
@@ -149,10 +152,6 @@ _SHOWN = 10
 
 def _shown(lines: list[str]) -> list[str]:
     return lines[:_SHOWN] + ([f"… and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else [])
-
-
-def _short(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def last_change_ns(input_: Input) -> int:
@@ -308,6 +307,10 @@ class ConversionStatus:
         return "complete" if self.is_complete else "all files are converted; run vlm-agent convert --finish"
 
 
+_NEWEST = 50
+"""Files by which the time left is estimated: older ones may have been converted before a pause."""
+
+
 def read_status(output: Path) -> ConversionStatus:
     """No input is read, so any machine that sees the folder can ask. Entries of killed and of running tasks count
     alike: the age of the newest one shows whether anything still runs.
@@ -327,7 +330,7 @@ def read_status(output: Path) -> ConversionStatus:
         {place: input_.name for place, input_ in enumerate(plan.inputs) if entries[input_.shard] is None},
         (output / MANIFEST).is_file(),
         datetime.fromtimestamp(stamps[-1][0], UTC) if stamps else None,
-        time_left(stamps, size - converted_size),
+        time_left(stamps[-_NEWEST:], size - converted_size),
     )
 
 

@@ -4,6 +4,7 @@ A screen is encoded as soon as its record is read, so only a few raw screens are
 entry is written after the shard; its existence means that the input is converted.
 """
 
+import glob
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from vlm_agent.datasets.shards.schema import decode_screen, episode_row, step_st
 from vlm_agent.datasets.shards.writer import ShardWriter
 from vlm_agent.datasets.sources import SPLITS, BadRecord, EpisodeStep, Exclusion, Input, Source
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import write_checked
+from vlm_agent.files import PARTIAL, write_checked
 from vlm_agent.files.hashing import HashedFiles
 
 Report = Callable[[int, int, int], None]
@@ -41,6 +42,8 @@ class Conversion:
         """
         one = _OneInput(self.options, self.splits, input_, duplicate_ids)
         shard = self.output / input_.shard
+        for left in shard.parent.glob(f".{glob.escape(shard.name)}.*{PARTIAL}"):
+            left.unlink(missing_ok=True)  # of a killed attempt: a job array never has the folder to itself to clean up
         files, changed_ns = HashedFiles(), last_change_ns(input_)
         with ShardWriter(shard) as writer:
             position = 0

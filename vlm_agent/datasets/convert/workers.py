@@ -10,6 +10,7 @@ Two settings make a converting process faster: it keeps freed memory, and it doe
 import ctypes
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, MutableSequence, Sequence
@@ -248,6 +249,7 @@ def _start(context: SpawnContext, conversion: Conversion, counters: MutableSeque
 
 def _work(channel: connection.Connection, conversion: Conversion, counters: MutableSequence[int], first: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # removes the partial shard
     threading.Thread(target=_end_with_parent, daemon=True).start()
     start_program()
     keep_freed_memory()

@@ -1,9 +1,10 @@
 """Writing of a folder of shards: the shards, their index, and last the manifest."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -21,7 +22,11 @@ from vlm_agent.datasets.shards.schema import (
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write, write_checked
+from vlm_agent.files.console import Progress
 from vlm_agent.files.parquet import ParquetWriter, open_parquet
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _INDEX_ROWS_A_GROUP = 8192
 _REMEDY = "move it away and run the same `vlm-agent convert` again"
@@ -74,13 +79,25 @@ class ShardWriter:
             self._writer.write_table(pa.Table.from_pylist([row], schema=SCHEMA))
 
 
-def write_manifest(folder: Path, manifest: dict) -> None:
-    """Writes the index, then the manifest. It is the last file, so its existence means a complete conversion.
+def write_manifest(folder: Path, manifest: dict, console: "Console | None" = None) -> None:
+    """Writes the index, then the manifest. It is the last file, so its existence means a complete conversion. The index
+    reads every shard, which `console` shows.
 
     Raises DatasetError for a shard that cannot be read, or has another number of episodes than the manifest says.
     """
-    write_index(folder, [(file["shard"], file["episodes_written"]) for file in manifest["files"] if file["shard"]])
+    shards = [(file["shard"], file["episodes_written"]) for file in manifest["files"] if file["shard"]]
+    if console is None:
+        write_index(folder, shards)
+    else:
+        with Progress(console, len(shards), "shards").shown() as progress:
+            write_index(folder, _counted(shards, progress))
     write_checked(folder / MANIFEST, {"schema_version": VERSION} | manifest, indent=2)
+
+
+def _counted(shards: Sequence[tuple[str, int]], progress: Progress) -> Iterator[tuple[str, int]]:
+    for shard in shards:
+        yield shard
+        progress.advance(1, "index")
 
 
 def write_index(folder: Path, shards: Iterable[tuple[str, int]]) -> None:

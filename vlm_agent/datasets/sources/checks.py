@@ -316,6 +316,8 @@ def _named_damage(name: str) -> Iterator[None]:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise DatasetError(f"the screen {name} is larger than any phone's") from None
     except DAMAGED_FILE_ERRORS as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the file system, which may answer when the command runs again
         raise DatasetError(f"the screen {name} cannot be read: {error}") from None
 
 

@@ -200,7 +200,7 @@ def _agents(stages: Stages) -> Iterator[tuple[Job, dict[str, Any]]]:
         job = Job(stages.layout.output / "plans" / key, f"the agent {key} of a comparison")
         files: dict[str, Any] = _contents(agent.recipe, agent.agent)
         if agent.run is not None and (record := Path(agent.run) / FINISHED).is_file():
-            files[str(record)] = hashlib.sha256(record.read_bytes()).hexdigest()  # it holds the digests of all its files
+            files[str(record)] = hashlib.sha256(record.read_bytes()).hexdigest()  # it holds the digests of all files
         if agent.agent is not None:  # a mistake in its keys must not become part of a plan
             agent_settings(str(find_shipped(agent.agent)), overrides=stages.overrides_of(agent))
         yield job, agent.model_dump(mode="json", exclude=_SHOWN) | {_FILES: files}

@@ -92,7 +92,7 @@ def with_references(
 def vocabulary_of(recipe: Recipe, shards: ShardDataset, indices: list[int]) -> Vocabulary:
     """The vocabulary of a word tokenizer: the phrases of the action language, and all texts of these episodes that
     sentences may have."""
-    episodes = (shards.without_pixels(index) for index in indices)
+    episodes = shards.each_without_pixels(sorted(indices))
     language, notes = recipe.action_language.build(), recipe.data.notes
     vocabulary = language.vocabulary()
     as_html = recipe.model.is_text or UsedNotes(notes).reads_elements

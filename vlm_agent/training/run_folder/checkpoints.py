@@ -257,7 +257,9 @@ class Checkpoints:
         if validation is not None:
             self._validated = (step, dict(validation))
         every = self.recipe.save_steps
-        if is_old or (every is not None and (step % every == 0 or step == steps)):
+        if is_old or (every is not None and step % every == 0):
+            return True
+        if step == steps and (every is not None or self.recipe.save_seconds is not None):
             return True
         # Rank 0's files decide.
         return validation is not None and ranks.from_rank_0(ranks.number() == 0 and is_better(self.folder, validation))

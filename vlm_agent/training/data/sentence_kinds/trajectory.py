@@ -315,8 +315,8 @@ class Trajectories:
             return self.shards.without_pixels(item.episode)
         if window is None:
             return self.shards[item.episode]
-        shown = self.shards.steps(item.episode, window.first, window.last).steps
+        shown = self.shards.steps(item.episode, window.first, window.last)
         if len(shown) == len(self.shards.screen_sizes[item.episode]):
-            return replace(self.shards.without_pixels(item.episode), steps=shown)
+            return shown
         whole = self.shards.without_pixels(item.episode)
-        return replace(whole, steps=(*whole.steps[: window.first], *shown, *whole.steps[window.last :]))
+        return replace(whole, steps=(*whole.steps[: window.first], *shown.steps, *whole.steps[window.last :]))
