@@ -120,7 +120,7 @@ def _share(mask: np.ndarray, among: np.ndarray) -> float | None:
 
 def _success(right: np.ndarray, counted: np.ndarray, episode: np.ndarray) -> dict:
     added, possible = (np.bincount(episode, weights=mask).astype(np.float64) for mask in (right, counted))
-    draws = resampled(added, possible, [0, *b"step_success"])
+    draws = resampled(added, possible, "step_success")
     return {"step_success": percent(added, possible), "interval": interval(draws, lowest=0.0)}
 
 

@@ -71,7 +71,7 @@ def difference(better: Sequence[Mapping], worse: Sequence[Mapping], measure: str
     """`better` - `worse` in points, with the interval of a bootstrap over tasks that resamples both together. For
     success and reached, `gained` and `lost` tasks, and the exact p of McNemar's test that these are equally likely."""
     change = np.array([one[measure] - other[measure] for one, other in zip(better, worse, strict=True)], float)
-    edges = interval(resampled(change, np.ones(len(change)), [0, *measure.encode()]))
+    edges = interval(resampled(change, np.ones(len(change)), measure))
     found: dict = {"difference": round(100 * float(change.mean()), 2) if len(change) else None, "interval": edges}
     if measure != "progress":
         gained, lost = int((change > 0).sum()), int((change < 0).sum())

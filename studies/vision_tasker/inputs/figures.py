@@ -70,7 +70,7 @@ def tap_differences(verdicts: Mapping[str, Sequence[Mapping[str, str]]]) -> list
                 for name in (better, worse)
             ]
             change = shares[0] - shares[1]
-            edges = [round(edge, 1) for edge in interval(resampled(change, taps, [0, *f"{better} {worse}".encode()]))]
+            edges = [round(edge, 1) for edge in interval(resampled(change, taps, f"{better} {worse}"))]
             difference = round(100 * float(change.sum() / taps.sum()), 2)
             rows.append({"better": better, "worse": worse, "difference": difference, "interval": edges})
     return rows

@@ -139,11 +139,10 @@ def test_accuracy_by_step_index(by_hand):
 def test_intervals_hold_the_mean_repeat_and_shrink_with_episodes(world):
     rng = np.random.default_rng(1)
     rows = answered(world, [row.gold if rng.random() < 0.6 else None for row in world])
-    first, again, other_seed = score(rows), score(rows), score(rows, seed=1)
-    assert first == again
+    first = score(rows)
+    assert first == score(rows)
     overall = first["official"][OVERALL]
     assert overall["interval"][0] < overall["partial_match"] < overall["interval"][1]
-    assert other_seed["official"][OVERALL]["interval"] != overall["interval"]
     general = first["official"]["general"]
     assert np.ptp(overall["interval"]) < np.ptp(general["interval"])
 
@@ -200,7 +199,7 @@ def test_the_interval_over_subsets_of_few_episodes_holds_the_share_at_nearly_the
         for share, episodes in zip(percents, (3, 4, 5, 3, 4), strict=True):
             right = rng.binomial(4, rng.beta(share / 50, 2 - share / 50, episodes)) / 4
             ones = np.ones(episodes)
-            parts.append((percent(right, ones), resampled(right, ones, [trial, share])))
+            parts.append((percent(right, ones), resampled(right, ones, f"{trial} {share}")))
         low, high = interval(mean_resampled(parts))
         held += low <= np.mean(percents) <= high
     assert 0.92 < held / trials < 0.97
@@ -298,7 +297,7 @@ def test_drawing_counts_of_kinds_is_drawing_episodes():
     added = rng.binomial(possible.astype(int), 0.6).astype(float)
     chosen = rng.integers(0, 300, (4000, 300))
     literal = 100 * added[chosen].sum(axis=1) / possible[chosen].sum(axis=1)
-    drawn = resampled(added, possible, [0])
+    drawn = resampled(added, possible, "")
     assert drawn.mean() == pytest.approx(literal.mean(), abs=0.3)
     assert drawn.std() == pytest.approx(literal.std(), rel=0.1)
 

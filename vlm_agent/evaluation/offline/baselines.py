@@ -80,9 +80,7 @@ def constant_predictions(gold: Iterable[Prediction], action: Action) -> list[Pre
     return [replace(row, text=_LANGUAGE.encode(action), predicted=action, box=None) for row in gold]
 
 
-def blind_ceiling(
-    gold: Sequence[Prediction], groups: Mapping[str, Collection[str]] | None = None, seed: int = 0
-) -> dict:
+def blind_ceiling(gold: Sequence[Prediction], groups: Mapping[str, Collection[str]] | None = None) -> dict:
     """The score of the best screen-blind policy that knows each expert step's type, chosen with hindsight on this data.
 
     For each of `ACTION_NAMES` the policy has one constant action: the one that adds most to the overall partial match.
@@ -95,8 +93,8 @@ def blind_ceiling(
     predictions in `gold` are ignored.
     """
     weights = overall_weights(gold)
-    chosen = {scorer: _best_constants(gold, weights, scorer, seed) for scorer in SCORERS}
-    scores = {scorer: score(_answer(gold, constants), groups, seed) for scorer, constants in chosen.items()}
+    chosen = {scorer: _best_constants(gold, weights, scorer) for scorer in SCORERS}
+    scores = {scorer: score(_answer(gold, constants), groups) for scorer, constants in chosen.items()}
     return scores["official"] | {
         "strict": scores["strict"]["strict"],
         "constants": {
@@ -132,7 +130,7 @@ def _answer(gold: Sequence[Prediction], constants: dict[str, Action]) -> list[Pr
     ]
 
 
-def _best_constants(gold: Sequence[Prediction], weights: np.ndarray, scorer: str, seed: int) -> dict[str, Action]:
+def _best_constants(gold: Sequence[Prediction], weights: np.ndarray, scorer: str) -> dict[str, Action]:
     best = {}
     for kind in ACTION_NAMES:
         where = [index for index, row in enumerate(gold) if row.gold.name == kind]
@@ -140,9 +138,9 @@ def _best_constants(gold: Sequence[Prediction], weights: np.ndarray, scorer: str
             continue
         rows, row_weights = [gold[index] for index in where], weights[where]
         if kind == "tap":
-            best[kind] = _best_tap(rows, row_weights, _TAP_MATCHERS[scorer], seed)
+            best[kind] = _best_tap(rows, row_weights, _TAP_MATCHERS[scorer])
         elif kind == "long_press":
-            best[kind] = Action.long_press(*_best_tap(rows, row_weights, _strict_taps, seed).touch_yx)
+            best[kind] = Action.long_press(*_best_tap(rows, row_weights, _strict_taps).touch_yx)
         elif rows[0].gold.kind in KINDS_WITH_TEXT:
             best[kind] = _most_frequent_text(rows, row_weights)
         else:
@@ -162,18 +160,18 @@ def _most_frequent_text(rows: list[Prediction], weights: np.ndarray) -> Action:
     return Action(rows[0].gold.kind, text=max(totals, key=totals.__getitem__))
 
 
-def _best_tap(rows: list[Prediction], weights: np.ndarray, matcher: Callable, seed: int) -> Action:
-    candidates = _candidate_taps(rows, seed)
+def _best_tap(rows: list[Prediction], weights: np.ndarray, matcher: Callable) -> Action:
+    candidates = _candidate_taps(rows)
     gain = np.zeros(len(candidates))
     for row, weight in zip(rows, weights, strict=True):
         gain += weight * matcher(row, candidates)
     return Action.tap(*candidates[gain.argmax()])
 
 
-def _candidate_taps(rows: list[Prediction], seed: int) -> np.ndarray:
+def _candidate_taps(rows: list[Prediction]) -> np.ndarray:
     taps = np.unique([row.gold.touch_yx for row in rows], axis=0)
     if len(taps) > _GOLD_CANDIDATES:
-        taps = np.random.default_rng(seed).choice(taps, _GOLD_CANDIDATES, replace=False)
+        taps = np.random.default_rng(0).choice(taps, _GOLD_CANDIDATES, replace=False)
     centres = (np.arange(_GRID) + 0.5) / _GRID
     return np.vstack([taps, np.stack(np.meshgrid(centres, centres, indexing="ij"), axis=-1).reshape(-1, 2)])
 

@@ -20,7 +20,6 @@ def compare(
     first: JudgedSteps | Steps,
     second: JudgedSteps | Steps,
     groups: Groups | None = None,
-    seed: int = 0,
     scorers: Sequence[str] = SCORERS,
     names: tuple[str, str] = ("the first run", "the second run"),
 ) -> dict:
@@ -43,7 +42,7 @@ def compare(
     before, after = in_same_order(judge_steps(first, scorers), judge_steps(second, scorers), names)
     members, subsets = members_of(before, groups)
     return {
-        **{scorer: _rows(before, after, scorer, members, subsets, seed) for scorer in scorers},
+        **{scorer: _rows(before, after, scorer, members, subsets) for scorer in scorers},
         "changed": {scorer: _changed(before, after, scorer) for scorer in scorers},
         "scorers": notes,
     }
@@ -113,13 +112,13 @@ def _check_same_gold(first: JudgedSteps, second: JudgedSteps, names: tuple[str, 
 
 
 def _rows(
-    before: JudgedSteps, after: JudgedSteps, scorer: str, members: dict[str, np.ndarray], subsets: list[str], seed: int
+    before: JudgedSteps, after: JudgedSteps, scorer: str, members: dict[str, np.ndarray], subsets: list[str]
 ) -> dict[str, dict]:
     pair = measures.quotients(before, scorer), measures.quotients(after, scorer)
     # A scorer that leaves out unread answers may count other episodes in each run: they are no pairs then.
     paired = (share for share, (_, possible) in pair[0].items() if np.array_equal(possible, pair[1][share][1]))
     proportions = set(measures.SHARES_OF_EPISODES).intersection(paired)
-    rows = {name: _cells(pair, mask, seed, name, proportions) for name, mask in members.items()}
+    rows = {name: _cells(pair, mask, name, proportions) for name, mask in members.items()}
     overall = {
         share: _mean_cell([rows[name][share] for name in subsets], share in proportions) for share in measures.SHARES
     }
@@ -146,12 +145,12 @@ class _Cell:
 _Pair = tuple[dict[str, measures.Quotient], dict[str, measures.Quotient]]
 
 
-def _cells(pair: _Pair, mask: np.ndarray, seed: int, name: str, proportions: Collection[str]) -> dict[str, _Cell]:
+def _cells(pair: _Pair, mask: np.ndarray, name: str, proportions: Collection[str]) -> dict[str, _Cell]:
     """By share. `proportions`: the shares of episodes that both runs count."""
     cells = {}
     for share in measures.SHARES:
         old, new = ((added[mask], possible[mask]) for added, possible in (run[share] for run in pair))
-        drawn = measures.resampled_difference(old, new, [seed, *f"{name} {share}".encode()])
+        drawn = measures.resampled_difference(old, new, f"{name} {share}")
         edges = _of_proportions(old, new) if share in proportions else measures.interval(drawn)
         cells[share] = _Cell(measures.percent(*old), measures.percent(*new), drawn, edges)
     return cells

@@ -89,7 +89,7 @@ def percent(added: np.ndarray, possible: np.ndarray) -> float | None:
     return float(100 * added.sum() / possible.sum()) if possible.sum() else None
 
 
-def resampled(added: np.ndarray, possible: np.ndarray, seed: list[int]) -> np.ndarray:
+def resampled(added: np.ndarray, possible: np.ndarray, name: str) -> np.ndarray:
     """The share in percent in each of `RESAMPLES` bootstrap resamples of the episodes, NaN where it is undefined.
 
     The variance of resamples of n episodes with a denominator is (n - 1) / n of that of samples: a fifth less for five
@@ -97,31 +97,36 @@ def resampled(added: np.ndarray, possible: np.ndarray, seed: list[int]) -> np.nd
     than two such episodes do not show any variance: every value is NaN.
 
     Few distinct pairs of values occur, so their counts are drawn from a multinomial, which equals drawing episodes.
+    `name` seeds the draws.
     """
     share, counted = percent(added, possible), np.count_nonzero(possible)
     if share is None or counted < 2:
         return np.full(RESAMPLES, np.nan)
     kinds, counts = np.unique(added + 1j * possible, return_counts=True)
-    drawn = np.random.default_rng(seed).multinomial(len(added), counts / len(added), RESAMPLES)
+    drawn = _generator(name).multinomial(len(added), counts / len(added), RESAMPLES)
     with np.errstate(invalid="ignore"):
         percents = 100 * (drawn @ kinds.real) / (drawn @ kinds.imag)
     return share + math.sqrt(counted / (counted - 1)) * (percents - share)
 
 
-def resampled_difference(before: Quotient, after: Quotient, seed: list[int]) -> np.ndarray:
+def resampled_difference(before: Quotient, after: Quotient, name: str) -> np.ndarray:
     """`after` less `before` in points, both resampled together as in `resampled`."""
     (old, possible), (new, now_possible) = before, after
     if np.array_equal(possible, now_possible):
-        return resampled(new - old, possible, seed)
+        return resampled(new - old, possible, name)
     first, second = percent(*before), percent(*after)
     counted = min(np.count_nonzero(possible), np.count_nonzero(now_possible))
     if first is None or second is None or counted < 2:
         return np.full(RESAMPLES, np.nan)
     rows, counts = np.unique(np.stack([old, possible, new, now_possible]), axis=1, return_counts=True)
-    drawn = np.random.default_rng(seed).multinomial(len(old), counts / len(old), RESAMPLES) @ rows.T
+    drawn = _generator(name).multinomial(len(old), counts / len(old), RESAMPLES) @ rows.T
     with np.errstate(invalid="ignore"):
         points = 100 * (drawn[:, 2] / drawn[:, 3] - drawn[:, 0] / drawn[:, 1])
     return second - first + math.sqrt(counted / (counted - 1)) * (points - (second - first))
+
+
+def _generator(name: str) -> np.random.Generator:
+    return np.random.default_rng([0, *name.encode()])
 
 
 def interval(percents: np.ndarray, lowest: float = -100.0) -> list[float] | None:

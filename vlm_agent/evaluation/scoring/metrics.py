@@ -36,9 +36,7 @@ UNPARSED = "unparsed"
 """The column of the confusion table for answers that are not an action."""
 
 
-def score(
-    source: JudgedSteps | Steps, groups: Groups | None = None, seed: int = 0, scorers: Sequence[str] = SCORERS
-) -> dict:
+def score(source: JudgedSteps | Steps, groups: Groups | None = None, scorers: Sequence[str] = SCORERS) -> dict:
     """All numbers of a run (a predictions file, or its steps), ready for JSON.
 
     The result is `{"official": {"overall": row, subset: row …, group: row …}, "strict": {the same}, …, "scorers": …,
@@ -72,9 +70,9 @@ def score(
     notes = describe_scorers(scorers)
     steps = judge_steps(source, scorers)
     members, subsets = members_of(steps, groups)
-    aitz = aitz_rows(steps, scorers, seed)
+    aitz = aitz_rows(steps, scorers)
     return {
-        **{scorer: _rows(steps, scorer, members, subsets, seed) for scorer in scorers},
+        **{scorer: _rows(steps, scorer, members, subsets) for scorer in scorers},
         "scorers": notes,
         "confusion": _confusion(steps),
         "kinds": _kinds(steps, scorers),
@@ -107,16 +105,11 @@ def overall_weights(predictions: Sequence[Prediction]) -> np.ndarray:
     return weights[steps.episode]
 
 
-def _rows(
-    steps: JudgedSteps, scorer: str, members: dict[str, np.ndarray], subsets: list[str], seed: int
-) -> dict[str, dict]:
+def _rows(steps: JudgedSteps, scorer: str, members: dict[str, np.ndarray], subsets: list[str]) -> dict[str, dict]:
     by_share = quotients(steps, scorer)
     cells = {
         name: {
-            share: (
-                percent(added[mask], possible[mask]),
-                resampled(added[mask], possible[mask], [seed, *f"{name} {share}".encode()]),
-            )
+            share: (percent(added[mask], possible[mask]), resampled(added[mask], possible[mask], f"{name} {share}"))
             for share, (added, possible) in by_share.items()
         }
         for name, mask in members.items()

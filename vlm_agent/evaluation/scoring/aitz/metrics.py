@@ -64,33 +64,31 @@ class AitzSteps:
         return cls(steps.lengths, steps.episode, steps.step, codes[steps.gold.name], codes[steps.predicted])
 
 
-def aitz_rows(steps: JudgedSteps, scorers: Sequence[str], seed: int) -> dict[str, dict[str, dict]]:
+def aitz_rows(steps: JudgedSteps, scorers: Sequence[str]) -> dict[str, dict[str, dict]]:
     """{scorer: {measure: {"value": …, "interval": …, "of": …}}} for those of `scorers` that are in `AITZ_SCORERS`.
 
     `value` is in percent, `interval` its 95 % as in `metrics.score`; None if undefined. `of` is the denominator: the
     number of steps, or of episodes.
     """
     columns = AitzSteps.of(steps)
-    return {
-        scorer: _row(aitz_quotients(columns, steps.right[scorer]), seed) for scorer in scorers if scorer in AITZ_SCORERS
-    }
+    return {scorer: _row(aitz_quotients(columns, steps.right[scorer])) for scorer in scorers if scorer in AITZ_SCORERS}
 
 
-def _row(quotients: Mapping[str, Quotient], seed: int) -> dict[str, dict]:
+def _row(quotients: Mapping[str, Quotient]) -> dict[str, dict]:
     return {
         measure: {
             "value": percent(*quotients[measure]),
-            "interval": _interval(measure, quotients[measure], seed),
+            "interval": _interval(measure, quotients[measure]),
             "of": int(quotients[measure][1].sum()),
         }
         for measure in MEASURES
     }
 
 
-def _interval(measure: str, quotient: Quotient, seed: int) -> list[float] | None:
+def _interval(measure: str, quotient: Quotient) -> list[float] | None:
     if measure in SHARES_OF_EPISODES:
         return wilson(int(quotient[0].sum()), int(quotient[1].sum()))
-    return interval(resampled(*quotient, [seed, *f"aitz {measure}".encode()]), lowest=0.0)
+    return interval(resampled(*quotient, f"aitz {measure}"), lowest=0.0)
 
 
 def aitz_quotients(steps: AitzSteps, right: np.ndarray) -> dict[str, Quotient]:
