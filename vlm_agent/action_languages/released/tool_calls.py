@@ -82,14 +82,14 @@ def _form(scale: Scale) -> Form:
     return Form(_call, _READS, {name: _written(one) for name, one in _WRITES.items()}, json_text, scale=scale)
 
 
-_IN_PIXELS, _TO_999, _TO_1000 = _form(Scale()), _form(Scale(999, 999, counts=(2, 4))), _form(Scale())
+_AS_WRITTEN, _TO_999 = _form(Scale()), _form(Scale(999, 999, counts=(2, 4)))
 
 
 class Qwen25Settings(PixelSettings):
     """Qwen2.5-VL."""
 
     name: Literal["qwen25_mobile_use"] = "qwen25_mobile_use"
-    FORM: ClassVar[Form] = _IN_PIXELS
+    FORM: ClassVar[Form] = _AS_WRITTEN
 
 
 class Qwen3Settings(ReleasedSettings):
@@ -103,7 +103,7 @@ class GuiOwlSettings(PixelSettings):
     """GUI-Owl 7B and 32B, Mobile-Agent-v3; limits as in GUIEvalKit (the authors' own: 1 to 12,800 tokens)."""
 
     name: Literal["gui_owl"] = "gui_owl"
-    FORM: ClassVar[Form] = _IN_PIXELS
+    FORM: ClassVar[Form] = _AS_WRITTEN
     max_pixels: int = 10_035_200
 
 
@@ -111,7 +111,7 @@ class GuiOwl15Settings(ReleasedSettings):
     """GUI-Owl 1.5, 0 to 1000."""
 
     name: Literal["gui_owl15"] = "gui_owl15"
-    FORM: ClassVar[Form] = _TO_1000
+    FORM: ClassVar[Form] = _AS_WRITTEN
 
 
 class MaiUiSettings(DisputedSettings):
