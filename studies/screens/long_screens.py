@@ -32,7 +32,8 @@ from statistics import fmean, median
 import numpy as np
 from PIL import Image
 
-from vlm_agent.devices.long_screen import LongScreen, stitch
+from studies.screens.stitching import stitch
+from vlm_agent.devices.long_screen import LongScreen
 from vlm_agent.episodes import Action, UiElement
 from vlm_agent.simulator import SimulatedPhone
 from vlm_agent.simulator.apps.launcher import LAUNCHER

@@ -38,11 +38,11 @@ def card_scores(run: Path, folders: Sequence[Path]) -> list[Scores]:
     other files than `run` now.
     """
     digest = checked(run, weights=True).digest
-    return [_online(run, folder, digest) if _is_online(folder) else _offline(run, folder, digest) for folder in folders]
-
-
-def _is_online(folder: Path) -> bool:
-    return (folder / ONLINE).is_file() and not (folder / PLAN).exists()
+    found = []
+    for folder in folders:
+        is_online = (folder / ONLINE).is_file() and not (folder / PLAN).exists()
+        found.append((_online if is_online else _offline)(run, folder, digest))
+    return found
 
 
 def _offline(run: Path, folder: Path, digest: str) -> Scores:

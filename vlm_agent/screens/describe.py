@@ -15,7 +15,10 @@ the colon is ours.
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Literal
+
+import yaml
 
 from vlm_agent.screens.icons import MEANINGS
 from vlm_agent.screens.seen import Block, Part, Understood
@@ -23,44 +26,7 @@ from vlm_agent.texts.folding import normalized
 
 Language = Literal["en", "zh"]
 
-WORDS: Mapping[str, Mapping[str, str]] = {
-    "en": {
-        "status_bar": "status bar",
-        "navigation_bar": "navigation bar",
-        "button": "button",
-        "edit_text": "text field",
-        "image": "image",
-        "page_indicator": "page indicator",
-        "seek_bar": "slider",
-        "rating_bar": "rating",
-        "check_box": "check box",
-        "radio_group": "radio button",
-        "spinner": "drop-down",
-        "switch": "switch",
-        "title": "title",
-        "on": "on",
-        "off": "off",
-        "selected": "selected",
-    },
-    "zh": {
-        "status_bar": "状态栏",
-        "navigation_bar": "导航栏",
-        "button": "按钮",
-        "edit_text": "输入框",
-        "image": "图片",
-        "page_indicator": "页面指示器",
-        "seek_bar": "滑块",
-        "rating_bar": "评分",
-        "check_box": "复选框",
-        "radio_group": "单选按钮",
-        "spinner": "下拉框",
-        "switch": "开关",
-        "title": "标题",
-        "on": "开",
-        "off": "关",
-        "selected": "已选中",
-    },
-}
+WORDS: Mapping[str, Mapping[str, str]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 """Words by language: of the kinds of widgets, and of states."""
 
 LONGEST = 200

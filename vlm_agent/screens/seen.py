@@ -206,8 +206,11 @@ class Understood:
     def label_elements(self) -> tuple[UiElement, ...]:
         """The texts that name a part beside them, such as the label of a switch or the name under a picture, each with
         its own box. A touch on them may do something else than one on the part."""
-        labels = (text for text in self.texts if not any(_shows(part, text) for part in self.parts))
-        return tuple(UiElement(text.box, text.text, "TEXT") for text in labels)
+        return tuple(
+            UiElement(text.box, text.text, "TEXT")
+            for text in self.texts
+            if not any(text.text in part.text and contains(part.box, centre(text.box)) for part in self.parts)
+        )
 
     @property
     def unsure_elements(self) -> tuple[UiElement, ...]:
@@ -218,7 +221,3 @@ class Understood:
             UiElement(text.box if number is None else boxes[number], text.text, "TEXT")
             for text, number in zip(self.unsure, on, strict=True)
         )
-
-
-def _shows(part: Part, text: Text) -> bool:
-    return text.text in part.text and contains(part.box, centre(text.box))

@@ -1,13 +1,17 @@
 """Lists of words that are looked for in texts of screens, and one spelling for these comparisons.
 
-The lists are those of the purchase guard, and of secrets.
+The lists are those of the purchase guard, and of secrets: YAML files beside their modules.
 """
 
 import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
+from pathlib import Path
 from typing import Literal
+
+import yaml
 
 _BEFORE = str.maketrans({**dict.fromkeys("‘’ʼ′´`", "'"), **dict.fromkeys("\u00ad\u200c\u200d\u2060\ufeff")})
 """Apostrophes, before NFKC makes a space and an accent of ´. Soft hyphens and joiners are removed."""
@@ -44,6 +48,12 @@ def normalized(form: Literal["NFC", "NFKC"], text: str) -> str:
 
 DISTINCT = 10
 """From this length on, in letters, an entry of several words is found anywhere in a longer word."""
+
+
+def read_word_lists(path: Path) -> dict[str, tuple[str, ...]]:
+    """Each list of a file of the package, which has it by language."""
+    lists = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return {name: tuple(chain.from_iterable(languages.values())) for name, languages in lists.items()}
 
 
 class WordList:

@@ -3,10 +3,10 @@
 A typed text is a secret if
 
 1. the phone states that the focused field is one for passwords, or shows its content as dots; or
-2. the name of the field has one of `WORDS`, such as "password", "PIN" or "card number" in 13 languages; or, if the
-   finger touched no named element, that of an element within `NEAR` of it, which may be the field's label; or
+2. the name of the field has one of the words of secrets.yaml, such as "password" or "card number"; or, if the finger
+   touched no named element, that of an element within `NEAR` of it, which may be the field's label; or
 3. the name of the activity has one of `ACTIVITY_WORDS`; or
-4. the field is not known, and any text on the screen has one of `WORDS`; or
+4. the field is not known, and any text on the screen has one of these words; or
 5. it holds a card number.
 
 The field is the element of the last touch, as long as it is still where it was touched. It is not known after enter,
@@ -22,9 +22,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from pathlib import Path
 
 from vlm_agent.episodes import Action, ActionKind, UiElement, element_at
-from vlm_agent.texts.folding import WordList
+from vlm_agent.texts.folding import WordList, read_word_lists
 
 MASK = "•" * 8
 """Replaces a secret, of whatever length."""
@@ -36,29 +37,12 @@ _BEFORE = (
     *("old", "repeat", "retype", "verify", "your", "your new"),
 )
 
-WORDS = (
-    *(f"{before} {word}" for before in _BEFORE for word in ("password", "passcode", "passphrase", "pin")),
-    *("passwort eingeben", "kennwort eingeben", "pin eingeben"),
-    *("password", "passcode", "passphrase", "pin", "cvv", "cvc", "card number", "security code"),
-    *("passwort", "kennwort", "geheimzahl", "kartennummer", "prüfnummer"),
-    *("contraseña", "clave", "número de tarjeta", "código de seguridad"),
-    *("mot de passe", "code secret", "numéro de carte", "code de sécurité"),
-    *("numero di carta", "numero carta", "codice di sicurezza"),
-    *("senha", "palavra-passe", "número do cartão", "código de segurança"),
-    *("wachtwoord", "pincode", "kaartnummer"),
-    *("hasło", "numer karty"),
-    *("пароль", "пин-код", "номер карты"),
-    *("şifre", "parola", "kart numarası"),
-)
-"""In the name of a field for passwords or card numbers, found as `WordList` does. Entries of several words that
-contain another entry are for texts without their spaces."""
+_LISTS = read_word_lists(Path(__file__).with_suffix(".yaml"))
 
-UNSPACED_WORDS = (
-    *("密码", "密碼", "口令", "卡号", "卡號", "安全码", "安全碼"),
-    *("パスワード", "暗証番号", "カード番号", "セキュリティコード"),
-    *("비밀번호", "카드번호"),
+_WORDS = (
+    *(f"{before} {word}" for before in _BEFORE for word in ("password", "passcode", "passphrase", "pin")),
+    *_LISTS["words"],
 )
-"""The same in Chinese, Japanese and Korean, where words need not have spaces between them."""
 
 ACTIVITY_WORDS = ("password", "passcode", "pin", "credential", "credentials")
 """Words in the name of an activity (`.ConfirmLockPassword`)."""
@@ -70,7 +54,7 @@ SHORT = 4
 """A secret of fewer characters is masked as a whole word alone."""
 
 _DOTS = frozenset("•●∙·*＊⚫")
-_WORD_LIST = WordList(WORDS, UNSPACED_WORDS, re.compile(r"[^\W_]+"))
+_WORD_LIST = WordList(_WORDS, _LISTS["unspaced"], re.compile(r"[^\W_]+"))
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[\W_]+")
 
 _GROUPED = re.compile(r"\d+(?:[\s\-‐-―−]\d+)*")

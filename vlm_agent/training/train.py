@@ -95,9 +95,8 @@ def _train(
     stream, validated = data.stream(), recipe.training.validation
     validation = None if validated is None else Validation(data.validation_rows(validated), recipe.data.workers)
     place = take_place(recipe)
-    # Before anything is written: a refused run stays as it is.
     identity = identity_of(recipe, data.data_digest, ranks.count())
-    newest = resume_point(run / CHECKPOINTS, identity, console.print, recipe)  # ranks
+    newest = resume_point(run / CHECKPOINTS, identity, console.print, recipe)  # ranks; before anything is written
 
     # The model: base weights, then adapters on the parts that train.
     set_seed(recipe.seed)

@@ -7,8 +7,8 @@ import pytest
 from helpers.phones.long_pages import page_of_lines
 from PIL import Image
 
+from studies.screens.stitching import stitch
 from vlm_agent.devices.errors import DeviceError
-from vlm_agent.devices.long_screen import stitch
 from vlm_agent.simulator import SimulatedPhone
 
 HEIGHT, WIDTH, TOP, BOTTOM = 160, 90, 20, 14

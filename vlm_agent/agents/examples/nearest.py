@@ -158,16 +158,14 @@ class Predicted:
     @cached_property
     def _dataset(self) -> ShardDataset:
         try:
-            return ShardDataset(self._shards_of_the_plan() if self.shards is None else self.shards)
+            if self.shards is not None:
+                return ShardDataset(self.shards)
+            return ShardDataset(Path(read_checked(self.folder / PLAN, "evaluate again")["given"]["shards"]))
         except (DatasetError, OSError, KeyError, TypeError) as error:
             raise ReferencesError(
                 f"references: the screens of {self.folder} cannot be read: {error}; name their folder "
                 "as references.shards"
             ) from None
-
-    def _shards_of_the_plan(self) -> Path:
-        """Raises one of several errors for a plan that is damaged or missing."""
-        return Path(read_checked(self.folder / PLAN, "evaluate again")["given"]["shards"])
 
     @cached_property
     def _places(self) -> dict[str, int]:

@@ -238,7 +238,8 @@ class ChatEndpoint:
                 try:
                     completion = _completion(self._post(messages, form, max_tokens, is_running), max_tokens)
                 except APIStatusError as error:
-                    other = _other_form(form, error)
+                    is_refusal = error.status_code in (400, 422)
+                    other = form.without(refused_parameters(error.response.content)) if is_refusal else form
                     if other == form:
                         raise self._refused(error) from None
                     form = other
@@ -293,11 +294,6 @@ class _Count:
     """Requests of a call."""
 
     total: int = 0
-
-
-def _other_form(form: Form, error: "APIStatusError") -> Form:
-    """`form` without the parameters that the model refuses."""
-    return form.without(refused_parameters(error.response.content)) if error.status_code in (400, 422) else form
 
 
 def _completion(body: bytes, max_tokens: int) -> Completion:

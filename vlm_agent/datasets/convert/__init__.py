@@ -8,8 +8,7 @@ assign it to two splits, or if it is a training episode outside the mixture.
 
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -129,22 +128,17 @@ def finish(
     console = make_console(stderr=True) if console is None else console
     plan = read_plan(output)
     run = _Run(plan, output, console, workers, max_bad_fraction)
-    with job(output).locked(), _explained_missing_inputs():
-        write_or_verify_plan(output, plan)
-        summary = run.finish()
-    summary.print(console)
-    return summary
-
-
-@contextmanager
-def _explained_missing_inputs() -> Iterator[None]:
     try:
-        yield
+        with job(output).locked():
+            write_or_verify_plan(output, plan)
+            summary = run.finish()
     except FileNotFoundError as error:
         raise DatasetError(
             f"{error.filename} is not there any more; run `vlm-agent convert` with --input, and --splits if there are "
             "split files, where they are now"
         ) from None
+    summary.print(console)
+    return summary
 
 
 def _write_groups(output: Path, groups: Mapping[str, Collection[str]] | None) -> None:

@@ -1,8 +1,9 @@
 """Writing of a folder of shards: the shards, their index, and last the manifest."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,18 +91,13 @@ def write_manifest(folder: Path, manifest: dict, console: "Console | None" = Non
         write_index(folder, shards)
     else:
         with Progress(console, len(shards), "shards").shown() as progress:
-            write_index(folder, _counted(shards, progress))
+            write_index(folder, shards, partial(progress.advance, 1, "index"))
     write_checked(folder / MANIFEST, {"schema_version": VERSION} | manifest, indent=2)
 
 
-def _counted(shards: Sequence[tuple[str, int]], progress: Progress) -> Iterator[tuple[str, int]]:
-    for shard in shards:
-        yield shard
-        progress.advance(1, "index")
-
-
-def write_index(folder: Path, shards: Iterable[tuple[str, int]]) -> None:
-    """Writes the index file. `shards`: the path of each within `folder`, and the number of episodes it must hold."""
+def write_index(folder: Path, shards: Iterable[tuple[str, int]], advance: Callable[[], object] = bool) -> None:
+    """Writes the index file. `shards`: the path of each within `folder`, and the number of episodes it must hold.
+    `advance` is called after each."""
     with (
         atomic_write(folder / INDEX) as temporary,
         ParquetWriter(temporary, INDEX_SCHEMA, compression="zstd") as writer,
@@ -109,6 +105,7 @@ def write_index(folder: Path, shards: Iterable[tuple[str, int]]) -> None:
         waiting: list[pa.Table] = []
         for shard, count in shards:
             waiting.append(_index_of(folder, shard, count))
+            advance()
             if sum(table.num_rows for table in waiting) >= _INDEX_ROWS_A_GROUP:
                 writer.write_table(pa.concat_tables(waiting), row_group_size=_INDEX_ROWS_A_GROUP)
                 waiting.clear()

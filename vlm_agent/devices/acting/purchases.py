@@ -1,74 +1,30 @@
 """Detects actions that could spend money, by the words on the screen.
 
 This filter gives no guarantee. It reads the activity, the texts on the screen and the typed text, and the goal where no
-text is known. It misses buttons without text for other goals, prices alone, words that are not in the lists below, and
-other languages.
+text is known. It misses buttons without text for other goals, prices alone, words that purchases.yaml lacks, and other
+languages.
 """
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from vlm_agent.episodes import KINDS_WITH_TOUCH, WIDGET_KINDS, Action, ActionKind, UiElement, element_at
-from vlm_agent.texts.folding import WordList
+from vlm_agent.texts.folding import WordList, read_word_lists
 from vlm_agent.texts.secrets import has_card
 
 ACTIVITIES = ("billing", "buyflow", "checkout", "payment", "paypal", "purchase", "wallet")
 """Parts of an activity's name. On such a screen every action could spend money."""
 
-SCREENS = (
-    # English
-    *("card number", "confirm and pay", "confirm order", "confirm purchase", "cvc", "cvv", "expiry date", "pay by"),
-    *("pay now", "pay with", "payment details", "payment method", "place order", "place your order", "review order"),
-    # German
-    *("jetzt bezahlen", "kartennummer", "kostenpflichtig bestellen", "zahlungsart", "zahlungspflichtig bestellen"),
-    *("confirmar compra", "método de pago", "número de tarjeta", "realizar pedido"),  # Spanish
-    *("confirmer l'achat", "mode de paiement", "numéro de carte", "passer la commande"),  # French
-    *("conferma ordine", "metodo di pagamento", "numero di carta"),  # Italian
-    *("finalizar compra", "forma de pagamento", "método de pagamento", "número do cartão"),  # Portuguese
-    *("betaalmethode", "kaartnummer"),  # Dutch
-    *("metoda płatności", "numer karty"),  # Polish
-    *("номер карты", "способ оплаты"),  # Russian
-    *("kart numarası", "ödeme yöntemi"),  # Turkish
-)
-"""Words in a text on the screen. On such a screen every action could spend money."""
+_LISTS = read_word_lists(Path(__file__).with_suffix(".yaml"))
 
 _FOLLOWED = ("buy", "donate", "order", "pay", "purchase", "rent", "reserve", "subscribe", "transfer", "upgrade")
 _FOLLOWERS = ("and", "by", "for", "here", "it", "later", "now", "the", "this", "to", "today", "using", "with", "your")
 
-BUTTONS = (
-    # English
+_BUTTONS = (
     *(f"{button} {word}" for button in _FOLLOWED for word in _FOLLOWERS),  # found without their space, too
-    *("hold to pay", "slide to pay", "swipe to pay", "tap to buy", "tap to pay"),
-    *("book now", "buy", "check out", "checkout", "donate", "order", "pay", "premium"),
-    *("proceed to checkout", "purchase", "rent", "reserve", "send $", "send £", "send €", "send money"),
-    *("start free trial", "subscribe", "subscription", "top up", "transfer", "upgrade"),
-    *("abonnieren", "bestellen", "bezahlen", "buchen", "jetzt kaufen", "kaufen", "zur kasse"),  # German
-    *("abonar", "comprar", "comprar ahora", "pagar", "reservar", "suscribirse"),  # Spanish
-    *("acheter", "commander", "payer", "réserver", "s'abonner"),  # French
-    *("abbonati", "acquista", "compra", "ordina ora", "paga", "prenota"),  # Italian
-    *("assinar", "comprar agora", "fazer pedido"),  # Portuguese
-    *("afrekenen", "betalen", "kopen"),  # Dutch
-    *("kup", "zamów", "zapłać"),  # Polish
-    *("заказать", "купить", "оплатить"),  # Russian
-    *("satın al", "öde"),  # Turkish
+    *_LISTS["buttons"],
 )
-"""Words in the text of a touched element, or in the goal if no text is known of what is touched."""
-
-UNSPACED_SCREENS = (
-    *("付款方式", "支付方式", "确认支付", "确认付款", "确认订单"),  # Chinese
-    *("提交订单", "收银台", "银行卡号", "支付密码"),
-    *("支払い方法", "注文を確定"),  # Japanese
-    *("결제수단", "카드번호"),  # Korean
-)
-UNSPACED_BUTTONS = (
-    *("购买", "支付", "付款", "下单", "结算", "充值", "续费", "预订", "打赏", "转账", "开通会员"),  # Chinese
-    *("抢购", "订购", "购票", "买单", "结账", "红包", "提现"),
-    *("購買", "下單", "結帳", "結算", "訂購", "買單", "轉帳", "儲值", "預訂"),
-    *("支払う", "注文する", "購入"),  # Japanese
-    *("결제하기", "구매", "주문하기"),  # Korean
-)
-"""The same in Chinese, Japanese and Korean, as parts of a text, because words need not have spaces between them. They
-also name harmless things."""
 
 NEAR = 0.02
 """The margin around an element in which a touch counts as a touch of it, in screen fractions.
@@ -91,8 +47,8 @@ _UNNAMED_TYPES = frozenset({"TEXT", *(f"ICON_{kind.upper()}" for kind in WIDGET_
 """The types of elements that say nothing of what they do."""
 
 _WORDS = re.compile(r"[\w']+|[$£€]")
-_SCREEN_WORDS = WordList(SCREENS, UNSPACED_SCREENS, _WORDS)
-_BUTTON_WORDS = WordList(BUTTONS, UNSPACED_BUTTONS, _WORDS)
+_SCREEN_WORDS = WordList(_LISTS["screens"], _LISTS["unspaced_screens"], _WORDS)
+_BUTTON_WORDS = WordList(_BUTTONS, _LISTS["unspaced_buttons"], _WORDS)
 
 
 def purchase_reason(
@@ -101,7 +57,7 @@ def purchase_reason(
     """Why the action could spend money; None if nothing indicates it.
 
     `elements` is None or empty if the phone reports none. Then every action could spend money if the goal contains a
-    word of `BUTTONS` or `SCREENS`; otherwise such a goal counts for touches of an element without a name. `are_read`:
+    word of either list; otherwise such a goal counts for touches of an element without a name. `are_read`:
     the elements were read from pixels, where scripts that the reader does not know leave no element; such a goal then
     counts for every touch outside of all elements, too.
     """

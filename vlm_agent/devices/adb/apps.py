@@ -11,6 +11,9 @@ windows are no evidence of an app. Android itself writes the component in `mFocu
 import re
 from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
+from pathlib import Path
+
+import yaml
 
 from vlm_agent.devices.adb.link import Success, Words
 from vlm_agent.devices.errors import RefusedError, UnknownAppError
@@ -40,28 +43,8 @@ _PACKAGE = re.compile(r"^package:([A-Za-z][\w.]*)[ \t\r]*$", re.MULTILINE | re.A
 
 _COMPONENT = re.compile(r"^[ \t]*([A-Za-z][\w.]*/[\w.$]+)[ \t\r]*$", re.MULTILINE | re.ASCII)
 
-_PACKAGES = {
-    "amazon": ("com.amazon.mShop.android.shopping",),
-    "amazonshopping": ("com.amazon.mShop.android.shopping",),
-    "calculator": ("com.google.android.calculator", "com.sec.android.app.popupcalculator"),
-    "clock": ("com.google.android.deskclock", "com.sec.android.app.clockpackage"),
-    "docs": ("com.google.android.apps.docs.editors.docs",),
-    "drive": ("com.google.android.apps.docs",),
-    "facebook": ("com.facebook.katana",),
-    "files": ("com.google.android.documentsui", "com.google.android.apps.nbu.files"),
-    "gallery": ("com.sec.android.gallery3d",),
-    "gmail": ("com.google.android.gm",),
-    "google": ("com.google.android.googlequicksearchbox",),
-    "internet": ("com.sec.android.app.sbrowser",),
-    "messages": ("com.google.android.apps.messaging", "com.samsung.android.messaging"),
-    "messenger": ("com.facebook.orca",),
-    "myfiles": ("com.sec.android.app.myfiles",),
-    "news": ("com.google.android.apps.magazines",),
-    "phone": ("com.google.android.dialer", "com.samsung.android.dialer"),
-    "playstore": ("com.android.vending",),
-    "wallet": ("com.google.android.apps.walletnfcrel",),
-}
-"""Normalised name (`_plain`) → packages, the preferred one first, of apps that their package does not identify."""
+_PACKAGES: dict[str, list[str]] = yaml.safe_load(Path(__file__).with_name("packages.yaml").read_text(encoding="utf-8"))
+"""Normalised name (`_plain`) → packages, the preferred one first."""
 
 
 STARTED = Success(

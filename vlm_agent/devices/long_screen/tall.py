@@ -1,7 +1,4 @@
-"""A tall picture of a page, stitched from pictures that are each scrolled a little further than the one before.
-
-stitched = stitch([screen, next_screen, last_screen])
-"""
+"""A tall picture of a page, stitched from pictures that are each scrolled a little further than the one before."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,8 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from vlm_agent.devices.errors import DeviceError
-from vlm_agent.devices.long_screen.matching import Scroll, measure_scroll, profile
+from vlm_agent.devices.long_screen.matching import Scroll
 from vlm_agent.episodes import KINDS_WITH_TOUCH, NO_POINT, Action, UiElement
 
 _EDGE = 0.06
@@ -39,26 +35,8 @@ class Stitched:
         return int(np.searchsorted(self.starts, row, side="right")) - 1
 
 
-def stitch(pictures: Sequence[np.ndarray]) -> Stitched:
-    """Pictures are uint8 (height, width, 3), all of one size, in the order of scrolling.
-
-    A picture that shows the same rows as the one before adds none. Raises DeviceError for two in succession without a
-    measurable overlap.
-    """
-    profiles = [profile(picture) for picture in pictures]
-    scrolls = []
-    for number, (first, second) in enumerate(pairwise(profiles), 1):
-        scroll = measure_scroll(first, second)
-        if scroll is None:
-            raise DeviceError(
-                f"pictures {number} and {number + 1} do not overlap; scroll less far between two pictures of a page"
-            )
-        scrolls.append(scroll)
-    return join(pictures, scrolls)
-
-
 def join(pictures: Sequence[np.ndarray], scrolls: Sequence[Scroll]) -> Stitched:
-    """The result of `stitch`, with the measured scrolls between the pictures.
+    """Pictures are uint8 (height, width, 3), all of one size, in the order of scrolling; `scrolls` between them.
 
     A seam is in the middle of what two pictures share: far from floating buttons at the bottom and from heads that
     stick to the top, so neither is repeated.
