@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from helpers.data.conversions import STEPS, converted, write_files
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.cli.status import _ranges
 from vlm_agent.datasets.convert import convert, finish
+from vlm_agent.datasets.convert.folder import read_status
 from vlm_agent.files.jobs import ArrayTask
 
 
@@ -43,6 +45,16 @@ def test_a_job_array_is_followed_to_its_end(inputs, tmp_path, capsys, monkeypatc
     assert f"{output}: complete files 4 of 4" in printed
     assert "waiting" not in printed
     assert "ETA" not in printed
+
+
+def test_a_pause_long_ago_does_not_lengthen_the_estimate(inputs, tmp_path, monkeypatch):
+    convert("aitw", [inputs], tmp_path / "out", task=ArrayTask(0, 2), workers=1)
+    convert("aitw", [inputs], tmp_path / "out", task=ArrayTask(1, 4), workers=1)
+    ends = {"00000": 0, "00001": 3 * 86_400, "00002": 3 * 86_400 + 60}
+    monkeypatch.setattr("vlm_agent.datasets.convert.folder._written", lambda entry: ends[entry.name[8:13]])
+    assert read_status(tmp_path / "out").eta > timedelta(hours=12)
+    monkeypatch.setattr("vlm_agent.datasets.convert.folder._NEWEST", 2)
+    assert read_status(tmp_path / "out").eta < timedelta(minutes=10)
 
 
 def test_damaged_files_are_named_and_inputs_need_not_be_there(inputs, tmp_path, capsys):

@@ -1,4 +1,6 @@
+import errno
 import json
+import os
 import struct
 import zlib
 from dataclasses import replace
@@ -202,6 +204,20 @@ def test_the_split_comes_from_the_published_folders_alone(tmp_path, folder, spli
     path = _write(tmp_path / folder, _steps_of(_episode()))
     assert split_of(path) == split
     assert next(read_steps(path)).split == split
+
+
+def test_a_file_system_that_fails_for_a_moment_quarantines_nothing(tmp_path, monkeypatch):
+    path = _write(tmp_path, _steps_of(_episode()))
+    real = Path.open
+
+    def fails(self, *arguments, **options):
+        if self.suffix == ".png":
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(self))
+        return real(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", fails)
+    with pytest.raises(OSError, match="Stale"):
+        list(read_steps(path))
 
 
 @pytest.mark.parametrize(

@@ -354,6 +354,11 @@ def test_a_checkpoint_is_saved_when_the_last_one_is_old_however_long_a_step_take
     assert names(tmp_path / "checkpoints") == {"checkpoint-3", "checkpoint-6"}
 
 
+def test_the_last_step_is_saved_also_where_time_alone_decides(tmp_path):
+    tiny_trainer.train(tmp_path, save_steps=None, save_seconds=10**6)
+    assert names(tmp_path / "checkpoints") == {"checkpoint-6"}
+
+
 def test_ranks_divide_the_reading_of_a_checkpoint_and_agree_on_it(tmp_path):
     """Each rank reads the file that it wrote; both refuse a file that only one found damaged."""
     printed = two_ranks.run(
