@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlm_agent.cli.parser import OK, Commands, Parser, add_command, make_parser, parse
+from vlm_agent.cli.parser import OK, Commands, Parser, add_command, make_parser, message_of, parse
 
 if TYPE_CHECKING:
     from vlm_agent.recipe.run import Recipe
@@ -96,10 +96,8 @@ def _problem(parser: Parser, words: Sequence[str], earlier: Earlier) -> str | No
             options.verify(options, earlier)
     except SystemExit as end:
         return usage.getvalue().strip().rpartition(": error: ")[2] if end.code else None
-    except UserError as error:
-        return str(error)
-    except OSError as error:
-        return f"{error.filename}: {error.strerror}"
+    except (UserError, OSError) as error:
+        return message_of(error)
     return None
 
 

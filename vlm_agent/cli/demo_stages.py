@@ -107,6 +107,7 @@ def claim(output: Path) -> None:
 
     Raises DemoError where `output` holds other files.
     """
+    output = output.resolve()  # a link may lead to a larger disk
     if (output / MARKER).is_file():
         say(f"Removing the earlier demo in {output}")
         shutil.rmtree(output)

@@ -132,7 +132,7 @@ def _run(options: argparse.Namespace) -> int:
         return status
     except (UserError, OSError) as error:
         _leave_to_rank_0()
-        say(f"vlm-agent {options.command}: {_message(error)}", stderr=True)
+        say(f"vlm-agent {options.command}: {message_of(error)}", stderr=True)
         return FAILED
 
 
@@ -143,7 +143,7 @@ def _leave_to_rank_0() -> None:
         time.sleep(_RANK_0_SECONDS)
 
 
-def _message(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)

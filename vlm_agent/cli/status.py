@@ -92,7 +92,7 @@ def _conversion_lines(status: "ConversionStatus", now: datetime) -> Lines:
     yield "steps", ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
     yield "episodes", f"{summary.total('episodes_written'):,}"
     if status.eta is not None:
-        yield "ETA", f"{clock_time(status.eta.total_seconds())}, at the average speed since the first file"
+        yield "ETA", f"{clock_time(status.eta.total_seconds())}, at the average speed since the last pause"
     if status.written is not None:
         yield "last write", f"{_short(now - status.written)} ago"
     if damaged := [file.name for file in summary.files if file.cut_short]:

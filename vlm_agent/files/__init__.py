@@ -98,8 +98,10 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     lock = path.with_name(f".{path.name}.lock")
     with file_lock(lock, refusal) as held:
         # Its owner has just ended and removed it; or without locks, may still write.
-        if not os.fstat(held.fileno()).st_nlink or (held in UNLOCKED and temporary.exists()):
+        if not os.fstat(held.fileno()).st_nlink:
             raise DatasetError(refusal)
+        if held in UNLOCKED and temporary.exists():
+            raise DatasetError(f"{refusal}; if none does, remove {temporary}")
         try:
             if not is_free(path):
                 raise DatasetError(f"{path} exists and is not an empty folder; choose another folder")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -142,9 +143,11 @@ class Job:
         if not self.plan_path.exists():
             return
         own = {self.plan_path, self.folder / self.lock}
-        with suppress(DatasetError), self.locked():
-            if all(path.is_dir() or path in own or path.name.startswith("lock") for path in self.folder.rglob("*")):
-                for path in sorted(self.folder.rglob("*"), reverse=True):
+        with suppress(DatasetError), file_lock(self.folder / self.lock, self.refusal) as held:
+            paths = sorted(self.folder.rglob("*"), reverse=True)
+            is_unused = all(path.is_dir() or path in own or path.name.startswith("lock") for path in paths)
+            if is_unused and held not in UNLOCKED:  # without locks, tasks that still run would lose their plan
+                for path in paths:
                     path.rmdir() if path.is_dir() else path.unlink()
 
     def parsing_plan(self) -> AbstractContextManager[None]:
@@ -252,15 +255,24 @@ def all_done(entries: Mapping[str, Entry | None], participle: str, items: str = 
 _NAMED = 5
 
 
+_PAUSE = 3600
+"""Seconds."""
+
+
 def time_left(written: Sequence[tuple[float, int]], left: int) -> timedelta | None:
-    """The time for `left` more at the speed between the first and the last of `written`: (seconds, size) in order.
+    """The time for `left` more at the speed since the first of `written`, (seconds, size) in order, after the last
+    pause: a gap of more than an hour.
 
     The size of the first does not count, because its start is unknown. None with fewer than two, and with 0 left.
     """
-    if not left or len(written) < 2 or written[-1][0] == written[0][0]:
+    gaps = [place for place, (before, now) in enumerate(pairwise(written), 1) if now[0] - before[0] > _PAUSE]
+    since = written[gaps[-1] :] if gaps else written
+    done = sum(size for _, size in since[1:])
+    if not left or not done or since[-1][0] == since[0][0]:
         return None
-    done = sum(size for _, size in written[1:])
-    return timedelta(seconds=left / max(done, 1) * (written[-1][0] - written[0][0]))
+    with suppress(OverflowError):
+        return timedelta(seconds=left / done * (since[-1][0] - since[0][0]))
+    return None
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """A job array: parts of the inputs, in any order and at once, and a finish."""
 
 import json
+import os
 import subprocess
 
 import pytest
@@ -131,9 +132,21 @@ def test_partial_shards_of_killed_tasks_are_removed_when_the_input_is_converted_
     others = shard.with_name(f".{shard.name.replace('00000-of', '00002-of')}.00000000.partial")
     for path in (*left, others):
         path.write_bytes(b"PAR1")
+        os.utime(path, (0, 0))
+    os.utime(left[0])  # of a task that Slurm believes dead, and that still writes
     convert("aitw", [inputs], tmp_path / "out", task=ArrayTask(1, 5), workers=1)
-    assert not any(path.exists() for path in left)
+    assert [path.exists() for path in left] == [True, False, False]
     assert others.exists()  # of an input that another task may be converting
+
+
+def test_a_finish_says_where_moved_split_files_are_named(inputs, tmp_path, capsys):
+    splits = tmp_path / "splits.json"
+    splits.write_text('{"train": []}')
+    convert("aitw", [inputs], tmp_path / "out", [splits], task=ArrayTask(0, 1), workers=1)
+    splits.rename(tmp_path / "elsewhere.json")
+    capsys.readouterr()
+    assert main(["convert", "--finish", "--output", str(tmp_path / "out")]) == FAILED
+    assert f"{splits} is not there any more; run `vlm-agent convert` with" in capsys.readouterr().err
 
 
 def test_finish_and_parts_take_no_arguments_that_contradict(inputs, tmp_path, capsys):

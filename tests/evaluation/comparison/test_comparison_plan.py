@@ -65,6 +65,8 @@ def test_an_agent_that_prompts_the_served_model_cannot_be_added_because_that_mod
 def test_a_run_that_was_trained_again_is_another_agent(tmp_path):
     agents = TRAINED | {"own": {"name": "Own", "run": "runs/own"}}
     Path("runs/own").mkdir(parents=True)
+    with pytest.raises(ComparisonError, match=r"agents\.own\.run: runs/own is not finished"):
+        run.write_or_verify(stages(tmp_path / "out", agents))
     Path("runs/own/run.json").write_text("{}")
     for _ in range(2):
         run.write_or_verify(stages(tmp_path / "out", agents))

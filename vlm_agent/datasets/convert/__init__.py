@@ -127,8 +127,10 @@ def finish(
     """
     console = make_console(stderr=True) if console is None else console
     plan = read_plan(output)
-    run = _Run(plan, output, console, workers, max_bad_fraction)
     try:
+        for path in plan.options.splits:
+            path.stat()
+        run = _Run(plan, output, console, workers, max_bad_fraction)
         with job(output).locked():
             write_or_verify_plan(output, plan)
             summary = run.finish()

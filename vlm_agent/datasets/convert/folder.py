@@ -288,8 +288,8 @@ def _ids(output: Path, entry: Entry) -> list[str]:
 @dataclass(frozen=True)
 class ConversionStatus:
     """`size`, `converted_size`: bytes of the inputs. `waiting`: names of inputs that are not converted, by their place
-    in the list of inputs, from 0. `written`: when the newest entry was. `eta`: at the speed between the first and the
-    newest entry; None with fewer than two."""
+    in the list of inputs, from 0. `written`: when the newest entry was. `eta`: `time_left` of the
+    entries."""
 
     summary: ConversionSummary
     files: int
@@ -305,10 +305,6 @@ class ConversionStatus:
         if self.waiting:
             return "in progress"
         return "complete" if self.is_complete else "all files are converted; run vlm-agent convert --finish"
-
-
-_NEWEST = 50
-"""Files by which the time left is estimated: older ones may have been converted before a pause."""
 
 
 def read_status(output: Path) -> ConversionStatus:
@@ -330,7 +326,7 @@ def read_status(output: Path) -> ConversionStatus:
         {place: input_.name for place, input_ in enumerate(plan.inputs) if entries[input_.shard] is None},
         (output / MANIFEST).is_file(),
         datetime.fromtimestamp(stamps[-1][0], UTC) if stamps else None,
-        time_left(stamps[-_NEWEST:], size - converted_size),
+        time_left(stamps, size - converted_size),
     )
 
 

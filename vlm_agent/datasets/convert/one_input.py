@@ -5,7 +5,9 @@ entry is written after the shard; its existence means that the input is converte
 """
 
 import glob
+import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -43,7 +45,11 @@ class Conversion:
         one = _OneInput(self.options, self.splits, input_, duplicate_ids)
         shard = self.output / input_.shard
         for left in shard.parent.glob(f".{glob.escape(shard.name)}.*{PARTIAL}"):
-            left.unlink(missing_ok=True)  # of a killed attempt: a job array never has the folder to itself to clean up
+            # Of a killed attempt, which a job array never has the folder to itself to clean up. A task that Slurm
+            # believes dead may still write.
+            with suppress(FileNotFoundError):
+                if time.time() - left.stat().st_mtime > _STALE:
+                    left.unlink()
         files, changed_ns = HashedFiles(), last_change_ns(input_)
         with ShardWriter(shard) as writer:
             position = 0
@@ -63,6 +69,10 @@ class Conversion:
         write_checked(path, asdict(entry))
         stamp(path, changed_ns)
         return entry
+
+
+_STALE = 3600
+"""Seconds without a write."""
 
 
 class _Stored(NamedTuple):

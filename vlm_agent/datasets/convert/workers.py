@@ -194,7 +194,13 @@ class _Worker:
             ) from None
 
 
+_TERMINATED = 128 + signal.SIGTERM
+"""Exit status of a worker after the signal, as in a shell."""
+
+
 def _cause_of(exit_code: int | None) -> str:
+    if exit_code == _TERMINATED:
+        exit_code = -signal.SIGTERM
     if exit_code is not None and exit_code < 0:
         return f"signal {-exit_code}; 9 often means out of memory: use fewer --workers"
     return f"exit code {exit_code}; its traceback is above"
@@ -249,7 +255,7 @@ def _start(context: SpawnContext, conversion: Conversion, counters: MutableSeque
 
 def _work(channel: connection.Connection, conversion: Conversion, counters: MutableSequence[int], first: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # removes the partial shard
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))  # removes the partial shard
     threading.Thread(target=_end_with_parent, daemon=True).start()
     start_program()
     keep_freed_memory()

@@ -33,7 +33,7 @@ from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, Stage, Stage
 from vlm_agent.files import write_json
 from vlm_agent.files.console import print_plain
 from vlm_agent.files.jobs import Job, differences
-from vlm_agent.models.run_layout import FINISHED
+from vlm_agent.models.run_layout import FINISHED, MERGED
 from vlm_agent.recipe.yaml_file import find_shipped, read_mapping
 
 JSON, PAGE = "comparison.json", "comparison.html"
@@ -199,11 +199,19 @@ def _agents(stages: Stages) -> Iterator[tuple[Job, dict[str, Any]]]:
     for key, agent in stages.comparison.agents.items():
         job = Job(stages.layout.output / "plans" / key, f"the agent {key} of a comparison")
         files: dict[str, Any] = _contents(agent.recipe, agent.agent)
-        if agent.run is not None and (record := Path(agent.run) / FINISHED).is_file():
-            files[str(record)] = hashlib.sha256(record.read_bytes()).hexdigest()  # it holds the digests of all files
+        if agent.run is not None and Path(agent.run).is_dir():
+            files |= _records(key, Path(agent.run))
         if agent.agent is not None:  # a mistake in its keys must not become part of a plan
             agent_settings(str(find_shipped(agent.agent)), overrides=stages.overrides_of(agent))
         yield job, agent.model_dump(mode="json", exclude=_SHOWN) | {_FILES: files}
+
+
+def _records(key: str, run: Path) -> dict[str, str]:
+    """SHA-256 of the records of a run, which hold the digests of all its files. Raises ComparisonError without one."""
+    found = [record for name in (FINISHED, MERGED) if (record := run / name).is_file()]
+    if not found:
+        raise ComparisonError(f"agents.{key}.run: {run} is not finished")
+    return {str(record): hashlib.sha256(record.read_bytes()).hexdigest() for record in found}
 
 
 def _contents(*paths: Path | None) -> dict[str, dict[str, Any]]:
