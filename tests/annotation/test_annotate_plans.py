@@ -17,6 +17,7 @@ from helpers.agents.chat_server import Reply, serving
 from helpers.pages.annotation_requests import tree
 from helpers.pages.served_pages import exchange, served
 
+from vlm_agent.agents.llm.client import CallError
 from vlm_agent.annotation.annotator import TYPICAL, Annotator
 from vlm_agent.annotation.check import check_episode, check_planned_step
 from vlm_agent.annotation.prompts import PlanPrompts, Prompts
@@ -118,6 +119,22 @@ def test_no_request_depends_on_a_later_screen():
     first, second = requests(episode), requests(other)
     assert first[:2] == second[:2]
     assert all(a != b for a, b in zip(first[2:], second[2:], strict=True))
+
+
+def test_a_plan_waits_for_the_text_of_its_action():
+    asked = []
+
+    def ask(name, messages):
+        asked.append(name)
+        if name == "action":
+            raise CallError("no answer")
+        return TYPICAL
+
+    step = Step(np.zeros((8, 4, 3), np.uint8), Action.tap(0.5, 0.5), (UiElement((0, 0, 1, 1), "", "ICON_ADD"),))
+    episode = Episode("e", "general", "go", (step, step))
+    texts = Annotator(Prompts(), ask, ("action", "plan"), plan_prompts=PlanPrompts()).annotate(episode)
+    assert "action" in asked and "plan" not in asked  # asked with another text later, it would be paid twice
+    assert "needs the text 'action'" in texts[0].failed["plan"] and texts[1].failed["plan"]
 
 
 @pytest.mark.parametrize(("shown", "pictures"), [("html", 0), ("picture", 1), ("both", 1)])

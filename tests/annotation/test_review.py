@@ -136,7 +136,6 @@ def test_unknown_steps_and_pages_do_not_exist(annotated, server, path):
         (b"no JSON", {}, 400),
         (b"[" * 100_000, {}, 400),
         ([], {}, 400),
-        ({"texts": {}, "accepted": True}, {}, 400),
         ({"texts": dict.fromkeys(TEXTS, 1), "accepted": True}, {}, 400),
         ({"texts": dict.fromkeys(TEXTS, ""), "accepted": 1}, {}, 400),
         ({"texts": dict.fromkeys((*TEXTS, "goal"), ""), "accepted": True}, {}, 400),
@@ -216,6 +215,14 @@ def test_edits_survive_a_kill_and_a_repeated_annotation(shards, annotated, serve
     next(annotated.glob("general/*.parquet")).unlink()
     assert main(words) == 0
     assert ShardDataset(annotated).without_pixels(0).steps[1].notes == coat
+
+
+def test_texts_that_another_tab_saved_meanwhile_stay(annotated, server):
+    ask(server, "POST", "/step/0/1", {"texts": {"action": "of one tab"}, "accepted": True})
+    assert ask(server, "POST", "/step/0/1", {"texts": {"think": "of another"}, "accepted": True})[0] == 200
+    name = ShardDataset(annotated).ids[0]
+    kept = {"action": "of one tab", "think": "of another"}
+    assert EditStore(annotated / ".annotation").load(name) == {1: Edit(kept, True)}
 
 
 def test_accepting_a_step_keeps_its_texts_to_the_byte(annotated, server):

@@ -10,7 +10,7 @@ from helpers.phones import android_world
 from vlm_agent.action_languages import default_language
 from vlm_agent.agents import Agent, Answer, NoAnswerError
 from vlm_agent.agents.scripted import ScriptedAgent, ScriptedSettings
-from vlm_agent.episodes import Action, ActionKind
+from vlm_agent.episodes import KINDS_WITH_TEXT, Action, ActionKind
 from vlm_agent.errors import UserError
 
 MODULE = "vlm_agent.environments.android_world"
@@ -64,8 +64,38 @@ def test_an_action_keeps_its_point_its_text_or_both_points(ours, action, expecte
 def test_only_the_list_of_recent_apps_has_no_counterpart(ours):
     for kind in ActionKind:
         points = {name: (0.5, 0.5) for name in ("touch_yx", "lift_yx")[: kind.facts.points]}
-        sent = ours.json_action(Action(kind, **points), SIZE)
+        sent = ours.json_action(Action(kind, text="Clock" if kind in KINDS_WITH_TEXT else "", **points), SIZE)
         assert (sent is None) == (kind is ActionKind.RECENTS), kind
+
+
+@pytest.mark.parametrize("name", ["", "x; reboot", "$(reboot)", "a && b", "'"])
+def test_a_name_that_a_shell_might_read_is_no_app(ours, name):
+    assert ours.json_action(Action.open_app(name), SIZE) is None
+
+
+def test_an_action_that_androidworld_refuses_is_a_failed_turn(ours, world, monkeypatch):
+    def refuse(action):
+        raise ValueError("AndroidWorld refuses it")
+
+    monkeypatch.setattr(world, "execute_action", refuse)
+    agent = ours.PhoneAgent(world, ScriptedAgent([Action.tap(0.5, 0.5), Action.complete()]), transition_pause=None)
+    agent.reset()
+    assert [agent.step(world.goal).done for _ in range(2)] == [False, True]
+    assert [turn.failed for turn in agent._history] == [True, False]
+
+
+def test_the_same_question_is_not_asked_again_after_an_answer_that_is_no_action(ours, world):
+    class Silent(Agent):
+        steps = ()
+
+        def act(self, goal, history, screen):
+            self.steps += (screen.step,)
+            return Answer("hm", None)
+
+    agent = ours.PhoneAgent(world, silent := Silent(), transition_pause=None)
+    agent.reset()
+    assert [agent.step(world.goal).done for _ in range(2)] == [False, True]
+    assert silent.steps == (0, 1)
 
 
 @pytest.mark.parametrize("address", ["general/train/7", "google_apps/train/4", "install/train/2"])

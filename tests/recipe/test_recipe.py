@@ -153,6 +153,7 @@ def test_a_key_without_a_default_is_required(path, content, key):
         ({"model.vision": "{}"}, "set checkpoint or config, not both"),
         ({"model.vision": "{config: {hidden_size: 3}}"}, "model_type"),
         ({"model.vision.gguf_file": "x"}, "gguf_file"),
+        ({"model.vision": "{checkpoint: x, gguf_file: y}"}, "only a language_model is read from GGUF"),
         ({"model.dtype": "bfloat16"}, "bf16"),
         ({"training.deepspeed": "deepspeed_configs/zero2.json"}, "muon needs them whole"),
         ({"model.lora.dropout": "1"}, "model.lora.dropout: Input should be less than 1"),

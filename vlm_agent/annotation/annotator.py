@@ -114,6 +114,7 @@ class Annotator:
             own.notes.pop(name, None)
         try:
             self._wait_for(PLAN, steps[:number])
+            self._wait_for("action", steps[: number + 1])
             earlier = [_step_line(*pair) for pair in zip(episode.steps[:number], steps, strict=False)]
             action = _action_text(episode.steps[number], own)
             ask = lambda messages: self.ask(PLAN, messages)  # noqa: E731

@@ -9,9 +9,13 @@ The facts are from google-research/android_world at d9c569f. Three of them are u
 - It has no action that shows the apps used last, so `RECENTS` is an action that the phone did not perform.
 """
 
+import logging
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from vlm_agent.agents import Agent, NoAnswerError, Turn
 from vlm_agent.episodes import Action, ActionKind, Screen, UiElement, is_same_screen
@@ -25,7 +29,11 @@ except ImportError as error:
     line = "pip install git+https://github.com/google-research/android_world"
     raise UserError(f"the agent needs AndroidWorld ({error}); {line}") from error
 
+_LOG = logging.getLogger(__name__)
+
 SWIPE_MS = 500
+_NOTHING = np.empty(0)
+_APP = re.compile(r"\w[\w .+-]*")
 _DIRECTIONS = {"up": "up", "down": "down", "left": "right", "right": "left"}
 """Direction of the finger → AndroidWorld's word for it."""
 
@@ -55,56 +63,69 @@ class PhoneAgent(EnvironmentInteractingAgent):
         super().__init__(env, name, transition_pause)
         self._agent = agent
         self._history: list[Turn] = []
-        self._episodes = 0
+        self._answers = self._episodes = 0
+        self._unread = _NOTHING
 
     def reset(self, go_home: bool = False) -> None:
         """Begins an episode."""
         super().reset(go_home)
         self.env.hide_automation_ui()  # coordinates of touches, which would be part of the picture
-        self._history = []
+        self._history, self._answers, self._unread = [], 0, _NOTHING
         self._episodes += 1
 
     def step(self, goal: str) -> AgentInteractionResult:
         """Asks the agent for one action and executes it; done if the agent declares the end. Raises NoAnswerError if
         the agent cannot answer."""
-        screen = self._screen()
+        state = self.get_post_transition_state()
+        screen = self._screen(state)
         answer = self._agent.act(goal, tuple(self._history), screen)
         if answer.failed is not None:
             raise NoAnswerError(answer.failed)
         action = answer.action
         sent = None if action is None else json_action(action, self.env.logical_screen_size)
-        if action is not None:
-            if sent is not None and not action.is_status:
-                self._execute(sent)
-            self._history.append(Turn(screen, answer, action, answer.notes, failed=sent is None))
-        done = action is not None and action.is_status
+        self._answers += 1
+        if action is None:
+            done = np.array_equal(self._unread, state.pixels)  # the same question again
+            self._unread = state.pixels
+        else:
+            failed = sent is None or not (action.is_status or self._executed(sent))
+            self._history.append(Turn(screen, answer, action, answer.notes, failed=failed))
+            done, self._unread = action.is_status, _NOTHING
         return AgentInteractionResult(done, {"answer": answer.text, "action": sent})
 
-    def _screen(self) -> Screen:
-        """What the phone shows now; notes whether the last action has changed it."""
-        state = self.get_post_transition_state()
+    def _screen(self, state: Any) -> Screen:
+        """What the phone shows in `state`; notes whether the last action has changed it."""
         elements = elements_of(state.ui_elements, self.env.logical_screen_size)
         activity, episode = self.env.foreground_activity_name, f"android_world {self._episodes}"
-        screen = Screen(state.pixels, elements, activity, episode=episode, step=len(self._history))
+        screen = Screen(state.pixels, elements, activity, episode=episode, step=self._answers)
         if self._history and not (last := self._history[-1]).failed:
             self._history[-1] = replace(last, changed=not is_same_screen(last.screen, screen))
         return screen
 
-    def _execute(self, action: JSONAction) -> None:
-        if action.action_type == "swipe":
-            command = adb_utils.generate_swipe_command(*action.touch_xy, *action.lift_xy, SWIPE_MS)
-            adb_utils.issue_generic_request(command, self.env.controller)
-        else:
-            self.env.execute_action(action)
+    def _executed(self, action: JSONAction) -> bool:
+        """Whether AndroidWorld executed the action. Its suite leaves a task whose agent raised out of the score."""
+        try:
+            if action.action_type == "swipe":
+                command = adb_utils.generate_swipe_command(*action.touch_xy, *action.lift_xy, SWIPE_MS)
+                adb_utils.issue_generic_request(command, self.env.controller)
+            else:
+                self.env.execute_action(action)
+        except Exception:  # noqa: BLE001 (of no common class, as in AndroidWorld's own agents)
+            _LOG.warning("AndroidWorld did not execute %s", action, exc_info=True)
+            return False
+        return True
 
 
 def json_action(action: Action, size: tuple[int, int]) -> JSONAction | None:
-    """The action in AndroidWorld's form; `size`: its (width, height) of the screen in pixels. None for RECENTS.
+    """The action in AndroidWorld's form; `size`: its (width, height) of the screen in pixels. None for RECENTS, and for
+    an app's name that AndroidWorld's shell command might read as more than a name.
 
     A swipe has two attributes that JSONAction does not declare, `touch_xy` and `lift_xy`: (x, y) in pixels.
     """
     if action.kind in _FIXED:
         return JSONAction(**_FIXED[action.kind])
+    if action.kind == ActionKind.OPEN_APP and not _APP.fullmatch(action.text):
+        return None
     if action.kind in _TEXTS:
         kind, key = _TEXTS[action.kind]
         return JSONAction(**{"action_type": kind, key: action.text})

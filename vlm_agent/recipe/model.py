@@ -205,6 +205,8 @@ class ModelRecipe(Section):
             raise ValueError(
                 "set one of base, vlm, encoder_decoder or language_model; with vision, language_model sees pixels"
             )
+        if wrong := [key for key, one in self.sources.items() if one.gguf_file and key != "language_model"]:
+            raise ValueError(f"{wrong[0]}.gguf_file: only a language_model is read from GGUF; remove it")
         excluded = self.model_fields_set - self._allowed
         if self.base is not None and excluded:
             raise ValueError(f"base includes the whole model; remove {', '.join(sorted(excluded))}")

@@ -20,7 +20,7 @@ from vlm_agent.episodes import Screen
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.card.usage import example, how_to_use
 from vlm_agent.models.run_layout import MODEL_FOLDER
-from vlm_agent.recipe.run import Recipe
+from vlm_agent.recipe.run import Recipe, read_recipe
 
 NAME = "someone/tiny-base"
 GOAL = example(1).goal
@@ -231,3 +231,15 @@ def test_the_published_name_may_be_given_to_a_finished_run(vision, tmp_path):
     shutil.copytree(vision, tmp_path / "run")
     config = vision.parent / "recipe.yaml"
     assert main(["train", "--config", str(config), "--model.vlm.published_as", "other/name"]) == OK
+
+
+@pytest.mark.parametrize(
+    ("file", "kind", "words"),
+    [
+        ("llava_7b_html.yaml", "llava", "This model needs vlm-agent, because its prompts are no chat turns"),
+        ("comparison/text_chats_tiny.yaml", "llama", "Plain transformers and any server load this model."),
+    ],
+)
+def test_a_card_promises_what_the_folder_has(monkeypatch, tmp_path, file, kind, words):
+    monkeypatch.setattr("vlm_agent.models.card.usage.model_type", lambda *_: kind)
+    assert words in how_to_use(tmp_path, read_recipe(Path(__file__).parents[3] / "recipes" / file), "name", {})

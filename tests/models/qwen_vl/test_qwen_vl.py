@@ -12,7 +12,8 @@ from peft import PeftModel
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from vlm_agent.episodes import Episode
-from vlm_agent.models.family import FAMILIES, family
+from vlm_agent.errors import CheckpointError
+from vlm_agent.models.family import FAMILIES, family, family_of_recipe
 from vlm_agent.models.weights.adapters import save_trained_weights
 from vlm_agent.sentences import SCREEN_TOKEN, Sentence
 
@@ -234,3 +235,10 @@ def test_each_action_sees_its_own_screen(name):
         )
     counts = [len(tiny.action_ids(family.sentences, action)) for action in tiny.ACTIONS]
     assert all((a != b).any() for a, b in zip(seen.split(counts), blind.split(counts), strict=True))
+
+
+@pytest.mark.parametrize("limits", [{"min_pixels": 2_000_000}, {"max_pixels": 2_000}])
+def test_one_limit_that_contradicts_the_default_of_the_other_is_refused(limits):
+    recipe = tiny_qwen.recipe("qwen2_5_vl").model_copy(update={"min_pixels": None, "max_pixels": None} | limits)
+    with pytest.raises(CheckpointError, match=r"is greater than max_pixels .*; set both"):
+        family_of_recipe(recipe).configure(recipe, tiny_qwen.tokenizer(tiny_qwen.recipe("qwen2_5_vl")))

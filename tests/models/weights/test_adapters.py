@@ -141,6 +141,13 @@ def test_each_part_can_be_adapted_alone(part):
     some_training(model)
 
 
+@pytest.mark.parametrize("part", ["head", "embeddings"])
+def test_an_adapter_of_the_vocabulary_can_be_loaded(part, tmp_path):
+    model = some_training(prepared(**ALL_FROZEN | {"projector": "full", part: "lora"}))
+    save_trained_weights(model, tmp_path)
+    assert torch.equal(logits(load_adapter(tiny.model(len(WORDS), visual_positions=True), tmp_path)), logits(model))
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_each_part_can_be_trained_in_full_beside_an_adapter(part, tmp_path):
     adapted = "language_model" if part == "vision" else "vision"
@@ -165,8 +172,9 @@ def test_a_part_with_nothing_to_adapt_is_an_error():
 
 
 @pytest.mark.parametrize(
-    "parts", [{"head": "full"}, {"embeddings": "full"}, {"embeddings": "full", "head": "full"}, {"head": "lora"}]
-)
+    "parts", [{"head": "full"}, {"embeddings": "full"}, {"embeddings": "full", "head": "full"}, {"head": "lora"},
+     {"vision": "lora", "embeddings": "full", "head": "full", "language_model": "full"}]
+)  # fmt: skip
 def test_tied_embeddings_and_head_cannot_be_trained_separately(parts):
     tied = tiny.LLAMA | {"tie_word_embeddings": True}
     with pytest.raises(UserError, match="one matrix"):

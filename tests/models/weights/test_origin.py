@@ -220,3 +220,16 @@ def test_a_fingerprint_is_of_names_sizes_and_blocks_of_the_whole_file(tmp_path):
         assert fingerprint([file]) != before
     file.write_bytes(bytes(1 << 22))
     assert fingerprint([file]) == before
+
+
+def test_a_moved_base_is_that_of_the_named_run_alone(hub, tmp_path):
+    """SFT, then a second and a third adapter: only the base of the third run lies elsewhere."""
+    content = yaml.safe_load((trained(tmp_path) / "recipe.yaml").read_text())
+    for number, below in ((2, tmp_path / "run"), (3, tmp_path / "run_2")):
+        content |= {"output": str(tmp_path / f"run_{number}"), "seed": number}
+        content["model"] = {"base": str(below), "train": {"language_model": "lora"}, "lora": {"rank": 2}}
+        (tmp_path / "next.yaml").write_text(yaml.safe_dump(content))
+        train(read_recipe(tmp_path / "next.yaml"), Console(quiet=True))
+    shutil.move(tmp_path / "run_2", tmp_path / "elsewhere")
+    with bases_elsewhere({"base": str(tmp_path / "elsewhere")}):
+        load(tmp_path / "run_3")

@@ -46,6 +46,14 @@ def module(tmp_path):
     return data_module_of(Recipe(**recipe(tmp_path, write(tmp_path / "chats.jsonl"))))
 
 
+def test_a_tokenizer_without_an_end_mark_is_refused(module, monkeypatch):
+    words = tiny_text.tokenizer()
+    words.eos_token = None
+    monkeypatch.setattr("vlm_agent.training.data.data_module.build_tokenizer", lambda *_: words)
+    with pytest.raises(UserError, match="the tokenizer has no eos_token"):
+        module.tokenizer  # noqa: B018
+
+
 @pytest.mark.parametrize("number", [0, 4])
 def test_the_prompt_has_the_ids_that_a_server_computes_and_only_the_last_answer_is_supervised(module, number):
     sentence = module.writer()(module.order.items[number], None)

@@ -26,7 +26,7 @@ def estimate(dataset: ShardDataset, episodes: Sequence[int], annotator: Annotato
     def ask(name: str, messages: Messages) -> str:
         nonlocal total
         if (reply := calls.stored(messages, limit)) is not None:
-            return reply.text
+            return reply.answer
         total += calls.expected(messages, limit, min(round(_WORDS[name] * _TOKENS_PER_WORD), limit))
         return TYPICAL if name == PLAN else " ".join(["word"] * _WORDS[name])
 

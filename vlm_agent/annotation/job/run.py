@@ -78,6 +78,8 @@ def annotate(
         if failures and not service.accept_missing:
             raise _incomplete(failures, listed)
         if task is None:
+            for old in output.glob("failed-*-of-*.jsonl"):
+                old.unlink()
             complete(output, plan)
     if task is None:
         summarise(output, console)

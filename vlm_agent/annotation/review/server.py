@@ -140,7 +140,7 @@ class _Handler(LoopbackHandler):
         except (ValueError, RecursionError):
             raise Refusal(HTTPStatus.BAD_REQUEST, "The request is not JSON.") from None
         if not _is_edit(content):
-            raise Refusal(HTTPStatus.BAD_REQUEST, f"A step has the texts {', '.join(TEXTS)}, and accepted.")
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"A step has texts of {', '.join(TEXTS)}, and accepted.")
         return content
 
 
@@ -152,7 +152,7 @@ def _is_edit(content: Any) -> bool:
     if not isinstance(content, dict) or set(content) != {"texts", "accepted"}:
         return False
     texts = content["texts"]
-    if type(content["accepted"]) is not bool or not isinstance(texts, dict) or set(texts) != set(TEXTS):
+    if type(content["accepted"]) is not bool or not isinstance(texts, dict) or not set(texts) <= set(TEXTS):
         return False
     return all(isinstance(text, str) for text in texts.values())
 

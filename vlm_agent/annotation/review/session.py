@@ -170,13 +170,13 @@ class ReviewSession:
         return None
 
     def save(self, episode: int, number: int, texts: Mapping[str, str], accepted: bool) -> ShownStep:
-        """Stores the texts that changed. Raises UnknownStepError and InvalidEditError."""
+        """Stores those of `texts` that differ. Raises UnknownStepError and InvalidEditError."""
         self._check(episode, number)
         content = self._dataset.without_pixels(episode)
         with self._lock:
             edit = self._edits[content.id].get(number, Edit())
             shown = self._texts(content, number, edit)
-            changed = {name: _cleaned(texts[name]) for name in TEXTS if _lines(texts[name]) != _lines(shown[name])}
+            changed = {name: _cleaned(texts[name]) for name in texts if _lines(texts[name]) != _lines(shown[name])}
             edit = Edit({**edit.texts, **changed}, accepted)
             self._store.save(content.id, number, edit)
             self._edits[content.id][number] = edit

@@ -18,7 +18,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
 from vlm_agent.episodes import Action, Episode, Step, UiElement
 from vlm_agent.models.build import load_sentences
-from vlm_agent.models.family import family_of_recipe
+from vlm_agent.models.family import ModelFamily, family, family_of_recipe
 from vlm_agent.models.run_layout import ADAPTER_WEIGHTS, BASE_FOLDER, MODEL_FOLDER, base_folder, trained
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.sentences.messages import answer, conversation
@@ -77,6 +77,8 @@ def how_to_use(folder: Path, recipe: Recipe, name: str, bases: Mapping[str, str]
     if reason is not None:
         command = code(f"vlm-agent act --checkpoint {shlex.quote(name)} --device DEVICE --goal GOAL")
         return f"{HEADING}\n\nThis model needs vlm-agent, because {reason}:\n\n{command}"
+    if recipe.data.sentences not in _PROMPTED:
+        return f"{HEADING}\n\nPlain transformers and any server load this model. Its prompts are those of its chats."
     sentences = load_sentences(folder, recipe.action_language.build(), recipe.data)
     weights = _Weights.of(folder, recipe, bases)
     third = example(3)
@@ -116,8 +118,8 @@ def _needs_package(folder: Path, recipe: Recipe) -> str | None:
         return f"transformers does not know its architecture, {kind}"
     if is_adapter(folder) and recipe.model.base is not None:
         return "its adapter lies on another run; `vlm-agent merge` writes a model that transformers loads"
-    if data.sentences not in _PROMPTED:
-        return f"its prompts are sentences of kind {data.sentences}"
+    if data.sentences in _PROMPTED and type(family(kind)).save_for_serving is ModelFamily.save_for_serving:
+        return "its prompts are no chat turns"
     if data.references is not None:
         return "its prompts have demonstrations that vlm-agent finds"
     if UsedNotes(data.notes).read_names:

@@ -10,6 +10,7 @@ import torch
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 
+from vlm_agent.errors import CheckpointError
 from vlm_agent.models.attention import choose_attention
 from vlm_agent.models.decoding import CausalDecoder
 from vlm_agent.models.family import ModelFamily, Processor, keys_of_tokenizer, source_of, write_tokenizer_of_servers
@@ -97,6 +98,10 @@ class QwenVLFamily(ModelFamily):
         config = source_configuration(source_of(recipe), **keys_of_tokenizer(recipe, tokenizer, IMAGE_TOKEN))
         config.min_pixels = MIN_PIXELS if recipe.min_pixels is None else recipe.min_pixels
         config.max_pixels = MAX_PIXELS if recipe.max_pixels is None else recipe.max_pixels
+        if config.min_pixels > config.max_pixels:
+            raise CheckpointError(
+                f"model.min_pixels {config.min_pixels:,} is greater than max_pixels {config.max_pixels:,}; set both"
+            )
         return config
 
     def prepare(self, model: Any) -> PreTrainedModel:

@@ -81,10 +81,10 @@ def _check_tied(model: PreTrainedModel, train: TrainedParts) -> None:
     is_tied = model.get_input_embeddings().weight is model.get_output_embeddings().weight
     if not is_tied or train.embeddings == train.head == "frozen":
         return
-    if (train.embeddings, train.head, train.language_model) != ("full", "full", "full"):
+    if train.has_adapter or (train.embeddings, train.head, train.language_model) != ("full", "full", "full"):
         raise RecipeError(
-            "this language model's embeddings and head are one matrix: freeze both, or train embeddings, head and "
-            "language_model in full"
+            "this language model's embeddings and head are one matrix, of which an adapter would save two: freeze "
+            "both, or train embeddings, head and language_model in full and no part by lora"
         )
 
 
@@ -134,7 +134,8 @@ def save_trained_weights(
     under an adapter; None: the name that it was loaded by, unless that is a folder, which exists on this machine alone.
     """
     if isinstance(model, PeftModel):
-        model.save_pretrained(str(folder), state_dict=state)
+        # Not "auto": beside an adapter of the head, peft would also save the head, and ask the hub for the base.
+        model.save_pretrained(str(folder), state_dict=state, save_embedding_layers=False)
         name_base(folder, base)
     else:
         model.save_pretrained(folder, max_shard_size=SHARD_SIZE, state_dict=state)

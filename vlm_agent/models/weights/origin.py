@@ -83,6 +83,17 @@ def bases_elsewhere(places: Mapping[str, str]) -> Iterator[None]:
         _elsewhere.update(before)
 
 
+@contextmanager
+def below_base() -> Iterator[None]:
+    """In the block, `base` of `bases_elsewhere` has no effect: it is that of the named run alone."""
+    base = _elsewhere.pop("base", None)
+    try:
+        yield
+    finally:
+        if base is not None:
+            _elsewhere["base"] = base
+
+
 def with_bases_elsewhere(run: Path, recipe: ModelRecipe) -> ModelRecipe:
     """The recipe of `run`, with the places of its bases on this machine. Raises CheckpointError where the folder of one
     does not exist."""

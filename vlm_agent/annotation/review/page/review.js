@@ -19,7 +19,10 @@
   // Resolves to whether the step is on disk.
   const store = async (accept) => {
     show("Saving …");
-    const texts = Object.fromEntries(areas.map((area) => [area.name, area.value]));
+    // Only what changed here: another tab may have saved the others.
+    const sent = areas.map((area) => area.value);
+    const changed = areas.filter((area, number) => area.value !== stored[number]);
+    const texts = Object.fromEntries(changed.map((area) => [area.name, area.value]));
     let reply;
     try {
       const response = await fetch(location.pathname, {
@@ -37,8 +40,8 @@
       return false;
     }
     // What was typed meanwhile stays, and counts as changed.
-    stored = areas.map((area) => {
-      if (area.value === texts[area.name]) area.value = reply.texts[area.name];
+    stored = areas.map((area, number) => {
+      if (area.value === sent[number]) area.value = reply.texts[area.name];
       return reply.texts[area.name];
     });
     accepted = reply.accepted;
