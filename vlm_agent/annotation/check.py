@@ -24,6 +24,9 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.statistics.leakage import normalise
@@ -81,35 +84,7 @@ _NOT_NAMES = frozenset(
 )
 """Words that place or classify an element without naming it."""
 
-_ICONS = {
-    "magnifying_glass": "search find",
-    "v_backward": "back",
-    "arrow_backward": "back",
-    "left": "back previous",
-    "nav_bar_circle": "home",
-    "nav_bar_rect": "recents recent overview",
-    "three_dots": "more menu options overflow",
-    "three_bars": "menu hamburger navigation drawer",
-    "list": "menu",
-    "x": "close cancel dismiss clear",
-    "envelope": "mail email gmail",
-    "chat": "message messages",
-    "call": "phone dialer",
-    "person": "account profile user contacts avatar",
-    "shopping_cart": "cart basket",
-    "shopping_bag": "bag basket",
-    "take_photo": "camera",
-    "time": "clock history",
-    "mic": "microphone voice",
-    "google": "google chrome",
-    "play": "store video",
-    "star": "favorite favourite bookmark rating",
-    "delete": "trash remove bin",
-    "settings": "gear cog",
-    "plus": "add new create",
-    "check": "tick done confirm",
-    "location": "maps map place pin",
-}
+_ICONS: dict[str, str] = yaml.safe_load(Path(__file__).with_name("icon_words.yaml").read_text(encoding="utf-8"))
 """Other words for AITW's types of icons, which are drawn without text."""
 
 

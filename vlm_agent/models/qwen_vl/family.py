@@ -34,27 +34,7 @@ from vlm_agent.sentences.image_sizes import FittedScreens
 
 PREPROCESSOR_FILE = "preprocessor_config.json"
 
-CHAT_TEMPLATE = """\
-{{- bos_token if bos_token else '' -}}
-{%- for message in messages -%}
-{{- '<|im_start|>' + message['role'] + '\\n' -}}
-{%- if message['content'] is string -%}
-{{- message['content'] -}}
-{%- else -%}
-{%- for content in message['content'] -%}
-{%- if content['type'] in ('image', 'image_url') -%}
-{{- '<|vision_start|><|image_pad|><|vision_end|>' -}}
-{%- else -%}
-{{- content['text'] -}}
-{%- endif -%}
-{%- endfor -%}
-{%- endif -%}
-{{- '<|im_end|>\\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-{{- '<|im_start|>assistant\\n' -}}
-{%- endif -%}
-"""
+CHAT_TEMPLATE = Path(__file__).with_name("chat_template.jinja").read_text(encoding="utf-8")
 """Writes a conversation in the words of training as training wrote it; published tokenizers have no start mark."""
 
 

@@ -106,20 +106,7 @@ def _initialise_layer(
     layer.self_attn.o_proj.weight.copy_(output.flatten(0, 1).t())
 
 
-_TEMPLATE = """\
-{{- bos_token if bos_token else '' -}}
-{%- for message in messages -%}
-{%- set between = '' if loop.first or loop.previtem['role'] == 'assistant' else 'BETWEEN' -%}
-{%- if message['role'] == 'assistant' -%}
-{{- between + 'CUE' + 'BETWEEN' + message['content'] + eos_token -}}
-{%- elif message['content'] -%}
-{{- between + message['content'] -}}
-{%- endif -%}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-{{- 'BETWEEN' + 'CUE' -}}
-{%- endif -%}
-"""
+_TEMPLATE = Path(__file__).with_name("html_template.jinja").read_text(encoding="utf-8")
 
 _SYSTEM, _USER = "Goal: open settings\n", '<p id=0 class="text" alt="Wi-Fi">Wi-Fi</p>\n'
 

@@ -51,20 +51,8 @@ class _Found:
     row: tuple[Part, ...]
 
 
-def active_tab(pixels: np.ndarray, parts: Sequence[Part]) -> int | None:
-    """Id of the active tab; None where no row of tabs is seen or none of its tabs stands out.
-
-    `pixels`: uint8 (height, width, 3). Of several rows it is the lowest at the bottom of the screen, else the topmost.
-    """
-    found = _found(pixels, parts)
-    if not found:
-        return None
-    best = found[-1] if centre(found[-1].part.box)[0] > 1 - EDGE else found[0]
-    return best.part.id
-
-
 def active_tabs(pixels: np.ndarray, parts: Sequence[Part]) -> tuple[int, ...]:
-    """Ids of the active tabs, of a row each, from top to bottom."""
+    """Ids of the active tabs, of a row each, from top to bottom. `pixels`: uint8 (height, width, 3)."""
     return tuple(one.part.id for one in _found(pixels, parts))
 
 

@@ -5,6 +5,7 @@ end mark. A special token that is written out in a message is one here too, beca
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
@@ -14,19 +15,7 @@ from vlm_agent.sentences.segments import ASSISTANT, USER, Segment, Tokens, encod
 from vlm_agent.sentences.templates import CHAT_TURNS_KEY
 from vlm_agent.training.data.chats.reading import Chat
 
-DEFAULT_TEMPLATE = """\
-{{- bos_token if bos_token else '' -}}
-{%- for message in messages -%}
-{%- if message['role'] == 'assistant' -%}
-{{- 'Assistant:\\n' + message['content'] + eos_token -}}
-{%- else -%}
-{{- message['role'].capitalize() + ':\\n' + message['content'] + '\\n' -}}
-{%- endif -%}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-{{- 'Assistant:\\n' -}}
-{%- endif -%}
-"""
+DEFAULT_TEMPLATE = Path(__file__).with_name("default_template.jinja").read_text(encoding="utf-8")
 """For a tokenizer without a chat template, such as a word tokenizer."""
 
 MARKS = ("System:\n", "User:\n", "Assistant:\n")
