@@ -157,6 +157,16 @@ def test_a_checkpoint_of_pickles_is_refused_with_the_line_that_converts_it(check
     built(ModelRecipe(**checkpoints | {"vision": {"checkpoint": str(tmp_path / "converted")}}, **SHAPE))
 
 
+def test_a_tokenizer_without_an_end_mark_is_refused(checkpoints, tmp_path):
+    folder = shutil.copytree(checkpoints["language_model"]["checkpoint"], tmp_path / "llama")
+    words = copy.deepcopy(WORDS)
+    words.eos_token = None
+    words.save_pretrained(folder)
+    recipe = ModelRecipe(language_model={"checkpoint": str(folder)}, vision=checkpoints["vision"], **SHAPE)
+    with pytest.raises(CheckpointError, match="its tokenizer has no eos_token"):
+        build_tokenizer(recipe, VOCABULARY)
+
+
 def test_a_folder_without_weights_is_refused(checkpoints, tmp_path):
     AutoConfig.for_model("vit", **VIT).save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match="safetensors"):

@@ -111,7 +111,10 @@ def build_tokenizer(recipe: ModelRecipe, vocabulary: Vocabulary) -> PreTrainedTo
     with explain_load_errors(source, recipe.origin):
         _check_tokenizer_files(source, recipe.origin)
         name = f"model.{recipe.origin}.checkpoint {source.checkpoint!r}"
-        return load_tokenizer(source.location, name, **hub_options(source))
+        tokenizer = load_tokenizer(source.location, name, **hub_options(source))
+    if tokenizer.eos_token_id is None:
+        raise CheckpointError(f"{name}: its tokenizer has no eos_token, which ends an answer; set it in a copy")
+    return tokenizer
 
 
 def _check_tokenizer_files(source: WeightsSource, key: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-from vlm_agent.errors import CheckpointError, RecipeError
+from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
 from vlm_agent.models.cost import CostModel, TrainingFlops, Workload
 from vlm_agent.models.family import Processor, family_of, processor_of
@@ -132,8 +132,6 @@ class DataModule(ABC):
     def tokenizer(self) -> PreTrainedTokenizerBase:
         tokenizer = build_tokenizer(self.recipe.model, self.vocabulary())
         tokenizer.init_kwargs.pop(CHAT_TURNS_KEY, None)  # of a base that was trained on chats
-        if tokenizer.eos_token_id is None:
-            raise CheckpointError("the tokenizer has no eos_token, which ends an answer; set it in its configuration")
         return tokenizer
 
     @cached_property
