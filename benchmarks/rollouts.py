@@ -116,7 +116,6 @@ def main() -> None:
     if options.update:
         print(json.dumps(updates(options)))
         return
-    agent = VlmSettings(run=options.checkpoint, bf16=options.bf16).load()
     tasks, speeds, answers = simulated_tasks(options.tasks, 0), {}, {}
     for task in tasks:
         task.solution()

@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from vlm_agent.errors import CheckpointError, TrainingError
-from vlm_agent.files import atomic_write, read_checked, write_checked
+from vlm_agent.files import atomic_write, read_checked, sha256_of, write_checked
 from vlm_agent.files.console import Progress
 from vlm_agent.files.jobs import Job
 from vlm_agent.settings import Section
@@ -98,7 +98,8 @@ def train(
     job = Job(folder, kind, "job/plan.json", "job/lock")
     job.check_folder()
     with job.locked():
-        job.write_or_verify_plan({"settings": settings.model_dump(mode="json", exclude={"output"}), **(identity or {})})
+        plan = {"settings": settings.model_dump(mode="json", exclude={"output"}), **(identity or {})}
+        job.write_or_verify_plan(plan | _start_digest(getattr(settings, "start", None)))
         if (folder / FINISHED).is_file():
             console.print(f"{folder} is complete", highlight=False, soft_wrap=True)
             return read_checked(folder / FINISHED, "remove the folder and train again")
@@ -108,6 +109,15 @@ def train(
         write_checked(folder / FINISHED, record)
         (folder / CHECKPOINT).unlink(missing_ok=True)
         return record
+
+
+def _start_digest(start: str | None) -> dict[str, str]:
+    """SHA-256 of the weights that a training continues from: a file, or those of a folder."""
+    if start is None:
+        return {}
+    path = Path(start)
+    files = [path] if path.is_file() else sorted(path.rglob("*.safetensors"))
+    return {"start_sha256": sha256_of(files)}
 
 
 def _train(settings: LoopSettings, model: nn.Module, loss_of: LossOf, console: "Console", folder: Path) -> _State:

@@ -23,6 +23,7 @@ from studies.ablation.records import Records, pruned
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.datasets.shards.dataset import MANIFEST
 from vlm_agent.evaluation.online import evaluate_online
+from vlm_agent.models.run_layout import EMBEDDED
 from vlm_agent.models.weights.precision import has_bf16
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.run import read_recipe
@@ -173,7 +174,8 @@ class Run:
             self._add_seconds(CPU_SECONDS, stage, cpu_seconds_of_children() - of_cpu)
 
     def _add_seconds(self, name: str, stage: str, seconds: float) -> None:
-        known = self._known_seconds(name)
+        path = self.folder / name  # not a record: its run was another one
+        known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         known[stage] = known.get(stage, 0.0) + seconds
         (self.folder / name).write_text(json.dumps(known), encoding="utf-8")
 
@@ -204,8 +206,11 @@ def time_left(runs: Iterable[Run]) -> str:
 
 
 def recipe_digest(recipe: Path, overrides: dict[str, str] | None = None) -> str:
-    """Names the folder of a run, so that a change of the recipe starts a new one."""
+    """Names the folder of a run, so that a change of the recipe, or of an embedded base that it names, starts a new
+    one."""
     content = read_recipe(recipe, overrides or {}).model_dump(mode="json", exclude={"output", "seed"})
+    bases = {name: digest for name, digest in EMBEDDED.items() if name in json.dumps(content["model"])}
+    content |= {"embedded": bases} if bases else {}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
 

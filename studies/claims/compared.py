@@ -26,14 +26,15 @@ class Setting:
     weights: str = ""
 
     def seeds_of(self, arm: str) -> dict[int, Mapping]:
-        """Seed → the record of an arm; of its newest recipe if several have records."""
+        """Seed → the record of an arm; of its newest recipe and precision if several have records."""
         parts = {"{digest}": "(?P<digest>[0-9a-f]{8})", "{seed}": r"(?P<seed>\d+)", "{arm}": re.escape(arm)}
         pattern = re.escape(self.key)
         for name, part in parts.items():
             pattern = pattern.replace(re.escape(name), part)
+        pattern += "(?P<precision>, bfloat16)?"  # `Run.key`
         found = [(match, run) for key, run in self.runs.items() if (match := re.fullmatch(pattern, key))]
-        newest = found[-1][0].groupdict().get("digest") if found else None
-        return {int(match["seed"]): run for match, run in found if match.groupdict().get("digest") == newest}
+        kinds = [(match.groupdict().get("digest"), match["precision"]) for match, _ in found]
+        return {int(match["seed"]): run for (match, run), kind in zip(found, kinds, strict=True) if kind == kinds[-1]}
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,8 @@ ROWS = {
     "row 10": Row("coat_10"),
     # The language `named` writes the name of what a tap touches, which is half an action description.
     "row 1, binned": Row(keys=("--action_language", "{name: binned}")),
+    "row 9, binned": Row("coat_9", ("--action_language", "{name: binned}")),
+    "row 10, binned": Row("coat_10", ("--action_language", "{name: binned}")),
     "row 3, shuffled": Row("coat_3", SHUFFLED),
 }
 """The language of all other rows is that of the recipe: `named` for phone_vlm, `auto_ui` for auto_ui."""

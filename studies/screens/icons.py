@@ -2,7 +2,7 @@
 
     python -m studies.screens.icons [--reader phone_icons_tiny] [--output runs/icons] [--quick]
 
-`phosphor`: every icon of the Phosphor font whose name has a meaning (screens/icons/training/icon_names.yaml), by style.
+`phosphor`: every icon of the Phosphor font whose name has a meaning (shipped_weights/icons/icon_names.yaml), by style.
 Readers of this package are never trained on this font. `plain`: dark on white, 48 pixels. `drawn`: one crop as
 a phone might show it, with random colours, size 12 to 96 pixels, background, blur and JPEG.
 `simulated`: the glyphs of the simulated phone, drawn likewise; phone_icons_tiny is trained on them.
