@@ -19,7 +19,7 @@ from rich.text import Text
 from vlm_agent.action_languages.names import NAME_SEPARATOR, spoken_name
 from vlm_agent.episodes import element_at
 from vlm_agent.evaluation.predictions import Prediction, read_predictions
-from vlm_agent.evaluation.scoring.strict import strictly_match
+from vlm_agent.evaluation.scoring.dialects import verdicts
 
 PREDICTIONS = Path("runs/demo/evaluation/predictions.parquet")
 
@@ -54,7 +54,7 @@ def category(row: Prediction) -> str:
     gold, predicted = row.gold, row.predicted
     if predicted is None:
         return f"{gold.name}: no action"
-    right = strictly_match(gold, predicted, row.elements)
+    right = bool(verdicts([row], ["strict"])["strict"][0])
     if predicted.is_tap:
         return f"{gold.name}: {_tap(row, right)}"
     if gold.is_tap and predicted.is_swipe:

@@ -1,12 +1,12 @@
 """Properties of every registered action language with its default settings."""
 
 import pytest
+from helpers.evaluation.strict_rule import strictly_match
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from vlm_agent.action_languages import LANGUAGES, ActionLanguage
 from vlm_agent.episodes import Action, Screen
-from vlm_agent.evaluation.scoring.strict import strictly_match
 
 PUBLISHED_RULES = ("auto_ui", "coat")
 """Languages that take the direction of a near-diagonal swipe from the code that published them, not from AITW."""

@@ -135,6 +135,8 @@ def test_act(loaded, agent_file, tmp_path):
         ("agent: dummy\nelement: one\n", "element: "),
         ("- dummy\n", "must hold keys and values"),
         ("agent: scripted\nactions: [jump]\n", "'jump' is not an action"),
+        ("agent: scripted\nactions: [x]\naction_language: {name: qwen25_mobile_use}\n", "needs a screen to be read"),
+        ("agent: scripted\nactions: [x]\naction_language: {name: element_index}\n", "needs a screen to be read"),
     ],
 )
 def test_an_invalid_agent_file_is_an_error_that_names_the_problem(loaded, tmp_path, content, words, capsys):

@@ -11,7 +11,7 @@ from helpers.agents.chat_server import Reply, serving
 from helpers.agents.understood import understood
 from rich.console import Console
 
-from vlm_agent.agents import Agent, Answer, demonstrated, read_screens
+from vlm_agent.agents import Agent, Answer, Asked, demonstrated, read_screens
 from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.read_screens import ReadingAgent, ReadingPreparation, ScreenReader, readers_identity
 from vlm_agent.agents.scripted import ScriptedSettings
@@ -66,6 +66,22 @@ def test_current_and_earlier_screens_have_the_elements_that_are_read(read):
     ours.answer_episodes([EPISODE])
     assert sorted(watching.seen[1:], key=len) == [texts(EPISODE)[: n + 1] for n in range(5)]
     assert len(read) == 5  # each picture once
+
+
+def test_phones_at_once_are_asked_about_the_elements_that_are_read(read):
+    class Together:
+        def act(self, asked):
+            return [watching.act(*one) for one in asked]
+
+    class Batched(Watching):
+        def together(self):
+            return Together()
+
+    watching = Batched()
+    together = ReadingAgent(watching, ScreenReader(Readers())).together()
+    together.act([Asked("goal", demonstrated(EPISODE, n), recorded_screen(EPISODE, n)) for n in (0, 2)])
+    assert watching.seen == [texts(EPISODE)[:1], texts(EPISODE)[:3]]
+    assert ReadingAgent(Watching(), ScreenReader(Readers())).together() is None
 
 
 def test_a_screen_without_pixels_has_no_elements(read):

@@ -89,7 +89,7 @@ class ControlledAgent(Agent):
 
     def together(self) -> "ControlledTogether | None":
         together = self.agent.together()
-        return None if together is None else ControlledTogether(self, together)
+        return None if together is None else ControlledTogether(self.visible, together)
 
     def visible(self, goal: str, history: Sequence[Turn], screen: Screen) -> Asked:
         """What the agent is asked in place of the arguments of `act`."""
@@ -131,13 +131,13 @@ class ControlledAgent(Agent):
 
 @dataclass(frozen=True)
 class ControlledTogether:
-    """`ActsTogether` of an agent under control."""
+    """`ActsTogether` of an agent that is asked something else: under control, or about elements that are read."""
 
-    controlled: ControlledAgent
+    visible: Callable[[str, Sequence[Turn], Screen], Asked]
     together: ActsTogether
 
     def act(self, asked: Sequence[Asked]) -> list[Answer]:
-        return self.together.act([self.controlled.visible(*one) for one in asked])
+        return self.together.act([self.visible(*one) for one in asked])
 
 
 @dataclass(frozen=True)

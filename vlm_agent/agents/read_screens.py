@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from vlm_agent.agents.agent import Agent, Answer, Judge, Preparation, Turn
+from vlm_agent.agents.agent import ActsTogether, Agent, Answer, Asked, Judge, Preparation, Turn
 from vlm_agent.agents.chats import Episodes
+from vlm_agent.agents.controls import ControlledTogether
 from vlm_agent.episodes import Episode, Screen, Step, UiElement
 from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of
@@ -110,8 +111,16 @@ class ReadingAgent(Agent):
     judge: Judge | None = None
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
-        turns = [replace(turn, screen=self.reader.screen(turn.screen)) for turn in history]
-        return self.agent.act(goal, turns, self.reader.screen(screen))
+        return self.agent.act(*self.visible(goal, history, screen))
+
+    def visible(self, goal: str, history: Sequence[Turn], screen: Screen) -> Asked:
+        """What the agent is asked, with the elements that are read."""
+        turns = tuple(replace(turn, screen=self.reader.screen(turn.screen)) for turn in history)
+        return Asked(goal, turns, self.reader.screen(screen))
+
+    def together(self) -> ActsTogether | None:
+        together = self.agent.together()
+        return None if together is None else ControlledTogether(self.visible, together)
 
     def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
         read = [read_episode(episode, self.reader) for episode in episodes]

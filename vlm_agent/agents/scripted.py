@@ -39,6 +39,8 @@ class ScriptedSettings(AgentSettings):
     @model_validator(mode="after")
     def _readable(self) -> "ScriptedSettings":
         language = self.action_language.build()
+        if language.needs_elements or getattr(self.action_language, "counts_pixels", False):
+            raise ValueError(f"{self.action_language.name} needs a screen to be read; choose another, such as binned")
         unreadable = [text for text in self.actions if language.decode(text) is None]
         if unreadable:
             raise ValueError(f"{unreadable[0]!r} is not an action; {language.instructions}")

@@ -120,7 +120,7 @@ class DataRecipe(Section):
     `max_source_tokens`, `max_target_tokens`: limits, end marks included. A source that is too long loses its oldest
     actions, then the end of the description; a step whose target is too long is not learned. `features`: the output of
     `vlm-agent features` for these shards. `group_by_length`: steps of similar length share a row, which needs less
-    padding; screen descriptions do not count.
+    padding.
     """
 
     shards: str | None = None

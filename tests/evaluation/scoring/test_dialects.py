@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from helpers.evaluation.gold_steps import answered, episode
 from helpers.evaluation.matcher_batch import batch
+from helpers.evaluation.strict_rule import strictly_match
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,6 @@ from vlm_agent.evaluation.scoring.aitw_matcher import actions_match
 from vlm_agent.evaluation.scoring.dialects import AITW, describe_scorers, judge, verdicts
 from vlm_agent.evaluation.scoring.judged import judge_steps
 from vlm_agent.evaluation.scoring.steps import Actions, Boxes, StepTable
-from vlm_agent.evaluation.scoring.strict import strictly_match
 
 UP, DOWN, LEFT = (
     Action.swipe(*points) for points in (((0.8, 0.5), (0.2, 0.5)), ((0.2, 0.5), (0.8, 0.5)), ((0.5, 0.8), (0.5, 0.2)))

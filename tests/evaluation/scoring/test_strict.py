@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 from helpers.evaluation.gold_steps import episode
+from helpers.evaluation.strict_rule import strictly_match
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vlm_agent.episodes import Action, UiElement, element_at
 from vlm_agent.evaluation.scoring.dialects import verdicts
 from vlm_agent.evaluation.scoring.judged import judge_steps
-from vlm_agent.evaluation.scoring.strict import strictly_match, taps_match_strictly
+from vlm_agent.evaluation.scoring.strict import taps_match_strictly
 from vlm_agent.geometry import TAP_DISTANCE
 
 ROW = UiElement((0.4, 0.0, 0.2, 1.0), "row")

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any
 
 import torch
+from helpers.evaluation.strict_rule import strictly_match
 
 from shipped_weights.phone_vlm_tiny.drawn.exploration_walk import draw_seek_walk
 from shipped_weights.phone_vlm_tiny.drawn.instructed_walk import draw_checked_walk, draw_instructed_walk
@@ -21,7 +22,6 @@ from vlm_agent.agents.decoding.greedy import Limits, answer_sentences, most_like
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.episodes import ACTION_NAMES, Action, Episode, UiElement
 from vlm_agent.evaluation.scoring.measures import wilson
-from vlm_agent.evaluation.scoring.strict import strictly_match
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import nameable
 

@@ -3,46 +3,23 @@
 The official AITW matcher accepts neighbours (boxes 2.4 times their size, any tap within 0.14) and never compares typed
 text, so that a policy that ignores the screen can score well. The strict rule is our own and is reported beside it.
 
-`strictly_match` defines it for one step. `same_element` is its rule for taps on arrays, used by `dialects.STRICT` for
-whole tables; property tests compare the two. Boxes have the layout of `steps.Boxes.listed`.
+Taps, and likewise long presses, match if the same smallest element is under both touches. If the gold touch is outside
+every element, the predicted touch must be so too and at most `TAP_DISTANCE` away. Typed text, answers and names of apps
+match if they are equal in Unicode NFC, swipes if their directions are equal, other actions if their kinds are equal.
+
+`same_element` is the rule for taps, used by `dialects.STRICT` for whole tables; property tests compare it with the rule
+for one step. Boxes have the layout of `steps.Boxes.listed`.
 """
 
 from typing import Any
 
 import numpy as np
 
-from vlm_agent.episodes import KINDS_WITH_TEXT, Action, UiElement, element_at, is_same_text
 from vlm_agent.geometry import TAP_DISTANCE, boxes_at
 
 
-def strictly_match(gold: Action, predicted: Action | None, elements: tuple[UiElement, ...]) -> bool:
-    """Whether `predicted` has the same effect as `gold` on the screen with these `elements`; None never matches.
-
-    Taps, and likewise long presses, match if the same smallest element is under both touches. If the gold touch is
-    outside every element, the predicted touch must be so too and at most `TAP_DISTANCE` away. Typed text, answers and
-    names of apps match if they are equal in Unicode NFC, swipes if their directions are equal, other actions if their
-    kinds are equal.
-    """
-    if predicted is None or predicted.name != gold.name:
-        return False
-    if gold.is_touch:
-        return _same_target(gold.touch_yx, predicted.touch_yx, elements)
-    if gold.kind in KINDS_WITH_TEXT:
-        return is_same_text(predicted.text, gold.text)
-    return predicted.direction == gold.direction
-
-
-def _same_target(
-    gold_yx: tuple[float, float], predicted_yx: tuple[float, float], elements: tuple[UiElement, ...]
-) -> bool:
-    target = element_at(elements, gold_yx)
-    if element_at(elements, predicted_yx) is not target:
-        return False
-    return target is not None or is_near(predicted_yx[0] - gold_yx[0], predicted_yx[1] - gold_yx[1])
-
-
 def taps_match_strictly(gold_yx: np.ndarray, predicted_yx: np.ndarray, boxes: np.ndarray) -> np.ndarray:
-    """`strictly_match` for one screen and many taps: bool (P,).
+    """Whether taps match the gold one, for one screen and many taps: bool (P,).
 
     `gold_yx` (2,) is the gold touch, `predicted_yx` (P, 2) are the touches to judge, `boxes` (M, 4) the elements of the
     screen as (y, x, height, width); all are float64.

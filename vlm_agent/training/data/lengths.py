@@ -124,7 +124,8 @@ def _checked(rows: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
 
 
 def _key(shards: ShardDataset, episodes: Sequence[int], counter: Counter) -> str:
-    decisive = [_VERSION, counter.identity, counter.items, counter.steps, [shards.ids[number] for number in episodes]]
+    decisive = [_VERSION, counter.identity, counter.items, counter.steps, [*map(int, episodes)]]
+    decisive.append([shards.ids[number] for number in episodes])
     digest = hashlib.sha256(manifest_content(shards.directory))
     digest.update(json.dumps(decisive, sort_keys=True).encode())
     return digest.hexdigest()[:32]

@@ -70,10 +70,10 @@ class Chats(Sequence[Chat]):
 def _read(file: Path) -> Iterator[Chat]:
     with file.open("rb") as lines:
         number = 0
-        while line := lines.readline(MOST_BYTES + 1):
+        while line := lines.readline(MOST_BYTES + 2):
             number += 1
             where = f"{file} line {number}"
-            if len(line) > MOST_BYTES:
+            if len(line.rstrip(b"\r\n")) > MOST_BYTES:
                 raise RecipeError(f"{where} is longer than {MOST_BYTES:,} bytes; split the chat, or remove it")
             if line.strip():
                 yield Chat(where, _messages(line, where))

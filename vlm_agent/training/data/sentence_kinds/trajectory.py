@@ -122,6 +122,7 @@ class TrajectoryKind(SentenceKind):
     def _identity(self) -> list:
         recipe, sentences = self.run.recipe, self.run.sentences
         about = [sentences.template, sentences.screens, sentences.as_html, sentences.references.digest, self.longest]
+        about.append(context_of(self.run.config))
         settings = [recipe.data.model_dump(mode="json"), recipe.action_language.model_dump(mode="json")]
         return [recipe.data.sentences, repr(about), *settings, tokenizer_digest(sentences.tokenizer)]
 
