@@ -223,10 +223,8 @@ class Run:
             changed = not last.failed and not is_same_screen(last.screen, screen)
             self.history[-1] = replace(last, changed=changed)
         if any(_are_equal(screen, other) for other in self.unread):
-            return (
-                NO_ACTION,
-                _SAME_AGAIN + self.unread_because,
-            )  # an agent has no other input but the number of the step
+            # An agent has no other input but the number of the step.
+            return NO_ACTION, _SAME_AGAIN + self.unread_because
         answer, spent = yield Asked(self.goal, tuple(self.history), screen)
         seconds["agent"] = spent + answer.diagnostics.seconds_on_disk
         if answer.failed is not None:

@@ -14,7 +14,7 @@ from shipped_weights.phone_vlm_tiny.drawn.instructed_walk import (
 )
 from shipped_weights.phone_vlm_tiny.drawn.screens import HOME, NO, YES, draw_screen, vocabulary_texts
 from shipped_weights.phone_vlm_tiny.drawn.words import any_word, phone_words, train_goals
-from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe
+from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe, DrawnScreenRecipe
 from shipped_weights.screens.styles import SIZES
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.episodes import Action, element_at
@@ -42,6 +42,22 @@ def test_screens_have_every_size_and_elements_with_names():
     assert {screen.step.screenshot.shape[:2] for screen in screens} == set(SIZES)
     assert np.mean([len(screen.step.elements) for screen in screens]) > 10
     assert any(screen.switches for screen in screens)
+
+
+def test_pages_are_full_of_words_and_icons():
+    settings = DrawnRecipe(screens=DrawnScreenRecipe(page=1.0, collage=0.0))
+    pages = [draw_screen(random.Random(seed), settings) for seed in range(30)]
+    counts = [len(page.elements) for page in pages]
+    assert np.mean(counts) > 60 and min(counts) > 20
+    for page in pages:
+        boxes = [element.box for element in page.elements]
+        assert all(y >= 0 and x >= 0 and y + h <= 1.05 and x + w <= 1.02 for y, x, h, w in boxes)
+    assert {element.type == "TEXT" for page in pages for element in page.elements} == {True, False}
+
+
+def test_the_shares_of_screens_exclude_each_other():
+    with pytest.raises(ValueError, match="the probabilities of screens exclude each other"):
+        DrawnScreenRecipe(page=0.6, collage=0.5)
 
 
 def test_screens_tell_their_states_what_lies_beyond_and_their_app():
