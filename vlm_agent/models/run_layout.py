@@ -211,7 +211,7 @@ def checked(path: Path, weights: bool = False) -> Trained:
     return found
 
 
-EMBEDDED = {"phone_vlm_tiny": "e84cf2ba5fe4f3fe388443d9c5892fcb684698353bfe5aa1475535b9666511cb"}
+EMBEDDED = {"phone_vlm_tiny": "53b9ee2615a347f1e36d7bf6767a616fb255bbfc5c9071606c6e9c70ff54469c"}
 """Name → sha256 of the weights that the model card and all published results refer to."""
 
 WEIGHTS = "model.safetensors"
