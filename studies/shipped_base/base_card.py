@@ -136,7 +136,10 @@ def copy_model(run: Path, base: Path) -> None:
     for name in (WEIGHTS, "config.json"):
         shutil.copyfile(run / MODEL_FOLDER / name, base / MODEL_FOLDER / name)
     shutil.copytree(run / TOKENIZER_FOLDER, base / TOKENIZER_FOLDER)
-    shutil.copyfile(run / RECIPE_FILE, base / RECIPE_FILE)
+    recipe = (run / RECIPE_FILE).read_text(encoding="utf-8")
+    if (below := read_recipe(run / RECIPE_FILE).model.base) is not None:  # no path of this machine
+        recipe = recipe.replace(f"base: {below}\n", f"base: runs/{Path(below).name}\n")
+    (base / RECIPE_FILE).write_text(recipe, encoding="utf-8")
 
 
 def picture(source: Path, target: Path) -> None:

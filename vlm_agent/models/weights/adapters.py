@@ -83,8 +83,8 @@ def _check_tied(model: PreTrainedModel, train: TrainedParts) -> None:
         return
     if train.has_adapter or (train.embeddings, train.head, train.language_model) != ("full", "full", "full"):
         raise RecipeError(
-            "this language model's embeddings and head are one matrix, of which an adapter would save two: freeze "
-            "both, or train embeddings, head and language_model in full and no part by lora"
+            "this language model's embeddings and head are one matrix, and an adapter would save two: freeze both, or "
+            "train embeddings, head and language_model in full and no part by lora"
         )
 
 
