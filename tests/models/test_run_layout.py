@@ -57,8 +57,8 @@ def test_the_card_names_these_weights_their_licence_and_pictures_that_are_there(
 
 
 def test_the_card_of_the_base_names_the_recipe_and_the_commit_of_each_part():
-    for part in ("pretrain_phone_vlm_tiny", "pretrain_phone_vlm_tiny_walks", "pretrain_phone_vlm_tiny_practice"):
-        assert re.search(f"`{part}.yaml`: commit `[0-9a-f]{{40}}`", card())
+    for part in ("reading", "walks"):
+        assert re.search(f"`shipped_weights/phone_vlm_tiny/{part}.yaml`: commit `[0-9a-f]{{40}}`", card())
 
 
 def test_a_recipe_has_its_weights_words_and_screens_by_its_name(tmp_path, monkeypatch):

@@ -66,9 +66,8 @@ _UMASK = _umask()
 def atomic_write(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` to write to, renamed to `path` when the block ends without an error.
 
-    A reader of `path` sees the old file or the complete new one, even after a power cut. The temporary name starts
-    with a dot, so that a scan of the folder does not take it for data, and is random, so that two processes can write
-    the same file.
+    A reader of `path` sees the old file or the complete new one, even after a power cut. The temporary name has a dot
+    for scans of the folder, which take it for no data, and is random for two processes that write the same file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{PARTIAL}")
@@ -162,15 +161,12 @@ WITHOUT_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 def file_lock(
     path: Path, refusal: str, shared: bool = False, owner: str | None = None, wait: Callable[[str], None] | None = None
 ) -> Iterator[TextIO]:
-    """Holds a lock file, exclusively or `shared`; the kernel releases it when the process ends. Yields the open file.
+    """Holds a lock file, exclusively or `shared`, until the block or the process ends. Yields the open file, which a
+    forked child closes: a worker of a DataLoader may outlive a killed parent by seconds.
 
-    A forked child, such as a worker of a DataLoader, closes it: it may outlive a killed parent by seconds.
-
-    `owner`: who holds it, written into the file, and removed from it at the end of the block. A name in a file that no
-    process holds is therefore that of a killed one (`read_lock`).
-
-    When another process holds it: raises DatasetError with the message `refusal`, and the owner where one is known; or,
-    with `wait`, calls it with that message and waits for the lock.
+    `owner`: who holds it, in the file until the block ends: a name in a file that no process holds is that of a killed
+    one (`read_lock`). When another process holds it: raises DatasetError with the message `refusal`, and the owner
+    where one is known; or, with `wait`, calls it with that message and waits.
 
     Locks reach across machines on NFS 4, and on Lustre mounted with `flock`. Without any, a warning is logged.
     """

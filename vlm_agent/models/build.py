@@ -18,7 +18,7 @@ from vlm_agent.models.family import family_of, family_of_recipe, processor_of, s
 from vlm_agent.models.pretrained import explain_load_errors, hub_options, load_tokenizer
 from vlm_agent.models.run_layout import FEATURES_FILE, MODEL_FOLDER, TOKENIZER_FOLDER, Trained, base_folder, checked
 from vlm_agent.models.weights.adapters import load_adapter, merge_adapter, save_trained_weights, without_adapter
-from vlm_agent.models.weights.origin import below_base, check_sources, with_bases_elsewhere
+from vlm_agent.models.weights.origin import check_sources, with_bases_elsewhere
 from vlm_agent.models.weights.precision import to_dtype
 from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.models.word_tokenizer import build_word_tokenizer
@@ -56,8 +56,7 @@ def build_model(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PreT
     """
     if recipe.base is None:
         return family_of_recipe(recipe).build(recipe, tokenizer)
-    with below_base():
-        model, _ = load(base_folder(recipe.base))
+    model, _ = load(base_folder(recipe.base))
     return to_dtype(merge_adapter(model) if isinstance(model, PeftModel) else model, getattr(torch, recipe.dtype))
 
 
@@ -69,9 +68,7 @@ def configuration_of(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) ->
     base = checked(folder)
     if not base.adapted:  # the sources of its recipe may no longer exist
         return saved_configuration(base.weights)
-    model = read_model_recipe(folder)
-    with below_base():
-        return _with_features(configuration_of(model, tokenizer), base)
+    return _with_features(configuration_of(read_model_recipe(folder), tokenizer), base)
 
 
 def read_model_recipe(path: Path) -> ModelRecipe:

@@ -73,8 +73,7 @@ class Journal:
         self._before = total_seconds(self.path)
         if self._writes:
             keep_steps(self.path, first)
-            if self._before > total_seconds(self.path):
-                # The time of steps that were lost, which stays known if this start is killed before a log line.
+            if self._before > total_seconds(self.path):  # of lost steps, if this start is killed before a log line
                 append_progress(self.path, {"step": first, "total_seconds": self._before})
         self._started = time.monotonic()
 

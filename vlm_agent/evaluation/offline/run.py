@@ -195,8 +195,7 @@ def _rows(part: LoadedPart, answers_by_episode: Sequence[Sequence[Answer]]) -> I
 
 
 def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console, again: str) -> dict[str, dict]:
-    """Judges and scores every run, and writes metrics and report. Returns the scores by run. `again`: what to do about
-    steps that the agent could not answer."""
+    """Judges, scores and reports every run. Returns the scores by run. `again`: what to do about unanswered steps."""
     benchmark, scorers = plan.benchmark, plan.benchmark.scorers
     judged = {run: judge_steps(parts.merge(run), scorers) for run in plan.runs}
     about = about_episodes(benchmark, dataset, parts.chosen)

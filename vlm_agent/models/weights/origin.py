@@ -33,6 +33,7 @@ _WEIGHTS = (".safetensors", ".gguf")
 _SAMPLES, _SAMPLE = 64, 1 << 14
 
 _elsewhere: dict[str, str] = {}
+_NAMED = "run"  # key of the run whose base lies elsewhere
 
 LEARNED_FILE = "episodes.parquet"
 _COLUMN, _UNKNOWN_BASE = "episode_id", b"unknown_base"
@@ -83,21 +84,12 @@ def bases_elsewhere(places: Mapping[str, str]) -> Iterator[None]:
         _elsewhere.update(before)
 
 
-@contextmanager
-def below_base() -> Iterator[None]:
-    """In the block, `base` of `bases_elsewhere` has no effect: it is that of the named run alone."""
-    base = _elsewhere.pop("base", None)
-    try:
-        yield
-    finally:
-        if base is not None:
-            _elsewhere["base"] = base
-
-
 def with_bases_elsewhere(run: Path, recipe: ModelRecipe) -> ModelRecipe:
     """The recipe of `run`, with the places of its bases on this machine. Raises CheckpointError where the folder of one
     does not exist."""
     places = {place: _elsewhere[place] for place in PLACES if place in _elsewhere and place in places_in(recipe)}
+    if "base" in _elsewhere and _elsewhere.setdefault(_NAMED, str(run.resolve())) != str(run.resolve()):
+        places.pop("base", None)  # of the named run alone, not of the runs that it continues
     for place, value in places.items():
         key, _, part = place.partition(".")
         if part == "checkpoint":  # a revision is of the name in the recipe

@@ -120,11 +120,10 @@ class TrajectoryKind(SentenceKind):
 
     @property
     def _identity(self) -> list:
-        recipe, sentences = self.run.recipe, self.run.sentences
-        about = [sentences.template, sentences.screens, sentences.as_html, sentences.references.digest, self.longest]
-        about.append(context_of(self.run.config))
+        recipe, own, context = self.run.recipe, self.run.sentences, context_of(self.run.config)
+        about = [own.template, own.screens, own.as_html, own.references.digest, self.longest, context]
         settings = [recipe.data.model_dump(mode="json"), recipe.action_language.model_dump(mode="json")]
-        return [recipe.data.sentences, repr(about), *settings, tokenizer_digest(sentences.tokenizer)]
+        return [recipe.data.sentences, repr(about), *settings, tokenizer_digest(own.tokenizer)]
 
     def _count(self, episode: Episode) -> tuple[list[Row], list[Row]]:
         missing = missing_notes(episode, self.run.recipe.data)
