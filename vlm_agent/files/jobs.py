@@ -267,9 +267,9 @@ def time_left(written: Sequence[tuple[float, int]], left: int) -> timedelta | No
     """
     gaps = [place for place, (before, now) in enumerate(pairwise(written), 1) if now[0] - before[0] > _PAUSE]
     since = written[gaps[-1] :] if gaps else written
-    done = sum(size for _, size in since[1:])
-    if not left or not done or since[-1][0] == since[0][0]:
+    if not left or len(since) < 2 or since[-1][0] == since[0][0]:
         return None
+    done = max(sum(size for _, size in since[1:]), 1)
     with suppress(OverflowError):
         return timedelta(seconds=left / done * (since[-1][0] - since[0][0]))
     return None

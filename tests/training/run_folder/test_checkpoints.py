@@ -167,7 +167,7 @@ def test_a_run_killed_while_saving_resumes_to_the_weights_of_an_uninterrupted_on
     messages = []
     resumed, _ = tiny_trainer.train(tmp_path, say=messages.append)
     assert "checkpoint-4 is damaged and not used: whole.json is missing" in messages[0]
-    assert resumed.lines[2]["step"] == 3
+    assert [line for line in resumed.lines if "loss" in line][2]["step"] == 3
     assert torch.equal(weights(resumed), weights(finished[1]))
 
 
