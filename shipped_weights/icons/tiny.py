@@ -43,7 +43,7 @@ class TinyTraining(LoopSettings):
 
     def run(self, console: "Console") -> dict[str, Any]:
         """Trains, or resumes, and writes the weights to `output`."""
-        network, identity = self._initial()
+        network = self._initial()
         batches = Batches(icons_of(list(self.sets)), self)
         meanings = list(MEANINGS)
 
@@ -55,19 +55,18 @@ class TinyTraining(LoopSettings):
         def save(folder: Path) -> None:
             weights.write(network, meanings, folder / weights.WEIGHTS)
 
-        return train(self, network, loss_of, save, console, KIND, {**identity, "icons": len(batches.icons)})
+        return train(self, network, loss_of, save, console, KIND, {"meanings": meanings, "icons": len(batches.icons)})
 
-    def _initial(self) -> tuple[Network, dict[str, Any]]:
-        """The network before the first step, and what it depends on besides the settings."""
-        identity: dict[str, Any] = {"meanings": list(MEANINGS)}
+    def _initial(self) -> Network:
+        """The network before the first step."""
         if self.start is None:
             torch.manual_seed(self.seed)
-            return channels_last(Network(len(MEANINGS))), identity
+            return channels_last(Network(len(MEANINGS)))
         path = weights.file_of(self.start)
         network, meanings = weights.read(path)
         if meanings != list(MEANINGS):
             raise RecipeError(f"start: {path} has other meanings than this version; train from random weights")
-        return channels_last(network), identity
+        return channels_last(network)
 
 
 def check_sets(sets: Sequence[str]) -> None:

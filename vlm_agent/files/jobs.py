@@ -256,12 +256,12 @@ _NAMED = 5
 
 
 _PAUSE = 3600
-"""Seconds."""
+"""Seconds between two entries, after which the speed before is not counted."""
 
 
 def time_left(written: Sequence[tuple[float, int]], left: int) -> timedelta | None:
     """The time for `left` more at the speed since the first of `written`, (seconds, size) in order, after the last
-    pause: a gap of more than an hour.
+    pause (`_PAUSE`).
 
     The size of the first does not count, because its start is unknown. None with fewer than two, and with 0 left.
     """

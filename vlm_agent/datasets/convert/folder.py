@@ -288,8 +288,7 @@ def _ids(output: Path, entry: Entry) -> list[str]:
 @dataclass(frozen=True)
 class ConversionStatus:
     """`size`, `converted_size`: bytes of the inputs. `waiting`: names of inputs that are not converted, by their place
-    in the list of inputs, from 0. `written`: when the newest entry was. `eta`: `time_left` of the
-    entries."""
+    in the list of inputs, from 0. `written`: when the newest entry was. `eta`: `time_left` of the entries."""
 
     summary: ConversionSummary
     files: int

@@ -72,7 +72,7 @@ class Conversion:
 
 
 _STALE = 3600
-"""Seconds without a write."""
+"""Seconds without a write, after which a partial shard belongs to a killed attempt."""
 
 
 class _Stored(NamedTuple):
