@@ -7,6 +7,7 @@ from scipy.stats import binomtest, t
 
 from studies.ablation.runs import Run
 from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.statistics.summary import read_columns
 from vlm_agent.evaluation.offline.baselines import constant_predictions, most_frequent_action
 from vlm_agent.evaluation.offline.run import AGENT, CEILING, MOST_FREQUENT
 from vlm_agent.evaluation.predictions import read_predictions
@@ -95,7 +96,7 @@ def floor(run: Run) -> dict:
     """A run against its grey-screen control and the most frequent action, paired over episodes. Intervals are None
     where all episodes differ alike."""
     training = ShardDataset(run.data / "shards", split="train")
-    constant = most_frequent_action(training.without_pixels(index) for index in range(len(training)))
+    constant = most_frequent_action(read_columns(training).actions())
     predictions = read_predictions(run.evaluation / "predictions.parquet")
     others = {
         "grey screens": read_predictions(run.evaluation / "predictions_grey_screens.parquet"),

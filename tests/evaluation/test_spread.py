@@ -13,7 +13,7 @@ from vlm_agent.episodes import TARGET, UiElement
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import write_predictions
 from vlm_agent.evaluation.scoring.comparison import compare
-from vlm_agent.evaluation.scoring.dialects import DIALECTS, judge
+from vlm_agent.evaluation.scoring.dialects import DIALECTS, verdicts
 from vlm_agent.evaluation.scoring.metrics import score
 from vlm_agent.evaluation.scoring.steps import StepTable
 from vlm_agent.evaluation.spread import dialects_of, spread
@@ -114,8 +114,8 @@ def test_the_gold_box_of_gui_odyssey_chooses_its_scorers_and_is_right_for_strict
     far = replace(tap, elements=(box,), gold=replace(tap.gold, touch_yx=(1.0, 1.0), lift_yx=(1.0, 1.0)))
     table = StepTable.of([far])
     assert "gui_odyssey" in dialects_of(table)
-    assert np.all(judge(table, "strict"))
-    assert not judge(StepTable.of([replace(far, elements=())]), "strict").any()
+    assert np.all(verdicts(table, ["strict"])["strict"])
+    assert not verdicts([replace(far, elements=())], ["strict"])["strict"].any()
 
 
 @pytest.mark.parametrize("name", ["mine.parquet", "predictions_no_history.parquet", "predictions_grey_screens.parquet"])

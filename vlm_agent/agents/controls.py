@@ -126,7 +126,7 @@ class ControlledAgent(Agent):
         return self.agent.spending()
 
     def _changed(self, screen: Screen) -> Screen:
-        return _controlled_screen(screen, self.control)
+        return screen if self.control.screen is None else self.control.screen(screen)
 
 
 @dataclass(frozen=True)
@@ -162,14 +162,10 @@ def visible_parts(episode: Episode, control: Control) -> list[Episode]:
     return [replace(episode, steps=(step,), first_step=number) for number, step in enumerate(steps, start=first)]
 
 
-def _controlled_screen(screen: Screen, control: Control) -> Screen:
-    return screen if control.screen is None else control.screen(screen)
-
-
 def _controlled_step(step: Step, control: Control) -> Step:
     if control.screen is None:
         return step
-    screen = _controlled_screen(step.screen, control)
+    screen = control.screen(step.screen)
     return replace(step, screenshot=screen.pixels, elements=tuple(screen.elements or ()), activity=screen.activity)
 
 

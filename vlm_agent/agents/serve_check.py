@@ -24,7 +24,6 @@ from vlm_agent.agents.llm.client import ChatEndpoint
 from vlm_agent.agents.llm.completion import Completion
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.episodes import Episode, recorded_screen
-from vlm_agent.models.decoding import Decoder
 from vlm_agent.sentences import SCREEN_TOKEN, Sentence
 
 TIE = 0.04
@@ -208,5 +207,5 @@ def _answer(agent: VlmAgent, sentence: Sentence) -> LocalAnswer:
 
     limits = Limits(agent.sentences.end_mark, agent.sentences.max_answer_tokens)
     with torch.inference_mode():
-        ids = decode_sentence(cast(Decoder, agent.decoder), sentence, choose, limits)
+        ids = decode_sentence(agent.decoder, sentence, choose, limits)
     return LocalAnswer(agent.sentences.text(ids), ids, gaps, seconds)

@@ -135,12 +135,15 @@ def _count_tokens(dataset: "ShardDataset", columns: "Columns", options: argparse
 
     from vlm_agent.datasets.statistics.summary import TokenBudget, by_subset
     from vlm_agent.recipe.run import read_recipe
-    from vlm_agent.training.data.recipe_sentences import context_length, recipe_sentences, whole_lengths
+    from vlm_agent.training.data.recipe_sentences import context_length, whole_lengths
+    from vlm_agent.training.data.shard_data import ShardDataModule
 
     recipe = read_recipe(options.config)
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"shards": str(options.shards)})})
-    sentences = recipe_sentences(recipe)  # raises the error for recipes without trajectories
-    limit, name = (context_length(recipe), "context length") if options.budget is None else (options.budget, "budget")
+    data = ShardDataModule(recipe)
+    sentences = data.sentences  # raises the error for recipes without trajectories
+    limit = context_length(data.config) if options.budget is None else options.budget
+    name = "context length" if options.budget is None else "budget"
     lengths = whole_lengths(dataset, sentences)
     return TokenBudget(options.config.name, limit, by_subset(columns, lengths), name)
 

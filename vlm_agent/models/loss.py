@@ -159,6 +159,10 @@ class ReadsRows(nn.Module):
     """
 
     row_argument: ClassVar[str]
+    # Attributes of the transformers class.
+    config: Any
+    model: Any
+    lm_head: nn.Linear
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -4,7 +4,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import nn
 from transformers import PreTrainedModel
 
 from vlm_agent.models.attention import packed_options, to_device
@@ -21,10 +20,6 @@ class SeesScreens(ReadsRows):
     `input_ids` and further columns of a row to transformers' output without the head.
     """
 
-    # Attributes of the transformers class.
-    config: Any
-    model: Any
-    lm_head: nn.Linear
     image_mean: tuple[float, ...]
     image_std: tuple[float, ...]
 

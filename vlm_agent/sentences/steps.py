@@ -24,11 +24,11 @@ from transformers import PreTrainedTokenizerBase
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.action_languages.language import DECISION
 from vlm_agent.episodes import ACTION_NAMES, ActionKind, Episode, Screen, Step
-from vlm_agent.errors import UserError
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.sentences import Sentence, html
 from vlm_agent.sentences.notes import HeadedNotes, notes_at
 from vlm_agent.sentences.segments import ASSISTANT, USER, Segment, Tokens, encode, length, texts
+from vlm_agent.sentences.windows import TooLongError
 
 HISTORY, GOAL, SCREEN = "Previous Actions:", "Goal:", "Screen:"
 PLAN = "Action Plan:"
@@ -37,10 +37,6 @@ _KINDS = tuple(kind.name for kind in ActionKind)
 
 PHRASES = (HISTORY, GOAL, SCREEN, _PLAN_OPENING, f"]{_PLAN_LINK.rstrip()}", DECISION, *_KINDS, *html.PHRASES)
 """The fixed texts of sources and targets, for a tokenizer trained from scratch beside those of the language."""
-
-
-class TooLongError(UserError):
-    """A goal that does not fit in the source."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from vlm_agent.recipe.data import DataRecipe
 
 
 class TooLongError(UserError):
-    """A single step with its goal is longer than the budget."""
+    """A goal, or a single step with its goal, is longer than the budget."""
 
 
 @dataclass(frozen=True)

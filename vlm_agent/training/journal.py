@@ -35,7 +35,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -175,30 +174,19 @@ def _encoded(line: dict[str, Any]) -> bytes:
 # Trackers.
 
 
-@dataclass(frozen=True)
-class Tracked:
-    """A run of a tracker. `run`: its identifier, None for a new one. `name`: what people see. `config`: the recipe by
-    dotted keys. `folder`: the run folder."""
-
-    folder: Path
-    run: str | None
-    name: str
-    config: Mapping[str, Any]
-
-
 @contextmanager
-def _wandb(tracked: Tracked) -> Iterator[tuple[str, Log]]:
+def _wandb(folder: Path, run: str | None, name: str, config: dict[str, Any]) -> Iterator[tuple[str, Log]]:
     import wandb
     from accelerate.utils import patch_environment
 
-    run = tracked.run or tracked.name
+    run = run or name
     # Without folders and arguments of the process, the lines of the terminal, and the user's repository.
     private = {f"WANDB_{name}": "true" for name in ("X_DISABLE_META", "X_DISABLE_MACHINE_INFO", "DISABLE_GIT")}
-    private |= {"WANDB_DISABLE_CODE": "true", "WANDB_CONSOLE": "off", "WANDB_DIR": str(tracked.folder)}
+    private |= {"WANDB_DISABLE_CODE": "true", "WANDB_CONSOLE": "off", "WANDB_DIR": str(folder)}
     with patch_environment(**private | {name: os.environ[name] for name in private if name in os.environ}):
         project = os.environ.get("WANDB_PROJECT", PROJECT)
-        wandb.init(project=project, id=run, name=tracked.name, resume="allow")
-    wandb.config.update(dict(tracked.config), allow_val_change=True)
+        wandb.init(project=project, id=run, name=name, resume="allow")
+    wandb.config.update(config, allow_val_change=True)
     wandb.define_metric(_STEP)
     wandb.define_metric("*", step_metric=_STEP, step_sync=True)
     yield run, lambda step, figures: wandb.log({**tags(figures), _STEP: step})
@@ -206,37 +194,39 @@ def _wandb(tracked: Tracked) -> Iterator[tuple[str, Log]]:
 
 
 @contextmanager
-def _trackio(tracked: Tracked) -> Iterator[tuple[str, Log]]:
+def _trackio(folder: Path, run: str | None, name: str, config: dict[str, Any]) -> Iterator[tuple[str, Log]]:
     import trackio
 
-    run = tracked.run or tracked.name  # a run is identified by its name
+    run = run or name  # a run is identified by its name
     trackio.init(project=PROJECT, name=run, resume="allow")
-    trackio.config.update(dict(tracked.config), allow_val_change=True)
+    trackio.config.update(config, allow_val_change=True)
     yield run, lambda step, figures: trackio.log({**tags(figures), _STEP: step})
     trackio.finish()
 
 
 @contextmanager
-def _mlflow(tracked: Tracked) -> Iterator[tuple[str, Log]]:
+def _mlflow(folder: Path, run: str | None, name: str, config: dict[str, Any]) -> Iterator[tuple[str, Log]]:
     import mlflow
 
     mlflow.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT))
     os.environ.pop("MLFLOW_RUN_ID", None)  # the run of another program
-    run = mlflow.start_run(run_id=tracked.run, run_name=tracked.name).info.run_id
-    if tracked.run is None:  # the parameters of a run cannot change
-        parameters = [(key, str(value)[:_MLFLOW_VALUE]) for key, value in tracked.config.items()]
+    started = mlflow.start_run(run_id=run, run_name=name).info.run_id
+    if run is None:  # the parameters of a run cannot change
+        parameters = [(key, str(value)[:_MLFLOW_VALUE]) for key, value in config.items()]
         for start in range(0, len(parameters), _MLFLOW_BATCH):
             mlflow.log_params(dict(parameters[start : start + _MLFLOW_BATCH]), synchronous=False)
         mlflow.set_tags({"mlflow.source.name": "vlm-agent train"})  # in place of the path of the script
-    yield run, lambda step, figures: mlflow.log_metrics(dict(figures), step=step, synchronous=False)
+    yield started, lambda step, figures: mlflow.log_metrics(dict(figures), step=step, synchronous=False)
     mlflow.end_run()
 
 
-_TRACKERS: dict[str, Callable[[Tracked], AbstractContextManager[tuple[str, Log]]]] = {
+_TRACKERS: dict[str, Callable[[Path, str | None, str, dict[str, Any]], AbstractContextManager[tuple[str, Log]]]] = {
     "wandb": _wandb,
     "trackio": _trackio,
     "mlflow": _mlflow,
 }
+"""Name → a function of the run folder, the identifier of the tracker's run (None for a new one), its name, which people
+see, and the recipe by dotted keys."""
 
 
 @contextmanager
@@ -294,7 +284,7 @@ def _recorded(folder: Path, tracker: str, recipe: Recipe) -> Iterator[Log]:
     safe = re.sub(r"[^A-Za-z0-9_.-]+", "_", folder.absolute().name)[:_NAME]  # servers refuse other characters
     name = record["name"] if known else f"{safe}-{secrets.token_hex(4)}"
     config = dict(dotted(recipe.model_dump(mode="json")))
-    with _TRACKERS[tracker](Tracked(folder, record["run"] if known else None, name, config)) as (run, log):
+    with _TRACKERS[tracker](folder, record["run"] if known else None, name, config) as (run, log):
         if not known:
             write_json(path, {"tracker": tracker, "run": run, "name": name})
         yield log

@@ -10,6 +10,7 @@ from studies.d_pot.served.modes import D_POT, MODES, REACT
 from studies.d_pot.served.server_log import request_seconds
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.sources.aitw import SUBSETS
+from vlm_agent.datasets.statistics.summary import read_columns
 from vlm_agent.evaluation.about import AGENT
 from vlm_agent.evaluation.comparison.evaluated import read_metrics, read_online
 from vlm_agent.evaluation.offline.baselines import constant_predictions, most_frequent_action
@@ -71,7 +72,7 @@ def difference_to(d_pot: Path, folder: Path) -> dict[str, dict[str, Any]]:
 def difference_to_most_frequent(d_pot: Path, shards: Path) -> dict[str, dict[str, Any]]:
     """The same for the most frequent action of the demonstrations."""
     training = ShardDataset(shards, split="train")
-    constant = most_frequent_action(training.without_pixels(index) for index in range(len(training)))
+    constant = most_frequent_action(read_columns(training).actions())
     predictions = read_predictions(d_pot / "predictions.parquet")
     return _difference(judge_steps(constant_predictions(predictions, constant), SCORERS), d_pot)
 

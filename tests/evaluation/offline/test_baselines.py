@@ -7,7 +7,7 @@ import pytest
 from helpers.evaluation.gold_steps import answered, episode, random_action
 
 from vlm_agent.datasets.sources.aitw import SUBSETS
-from vlm_agent.episodes import TARGET, Action, Episode, Step, UiElement
+from vlm_agent.episodes import TARGET, Action, UiElement
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.offline.baselines import blind_ceiling, constant_predictions, most_frequent_action
 from vlm_agent.evaluation.scoring.metrics import OVERALL, score
@@ -15,20 +15,14 @@ from vlm_agent.evaluation.scoring.metrics import OVERALL, score
 HOME, DONE = Action.press("home"), Action.complete()
 
 
-def train_episode(*actions):
-    return Episode("e", "general", "go", tuple(Step(None, action) for action in actions))
-
-
 def test_the_most_frequent_action_counts_gestures_by_bin():
     taps = [Action.tap(0.501, 0.501), Action.tap(0.509, 0.505), Action.tap(0.505, 0.509)]
-    frequent = most_frequent_action([train_episode(*taps, HOME), train_episode(HOME, DONE)])
+    frequent = most_frequent_action([*taps, HOME, HOME, DONE])
     assert frequent == Action.swipe((0.505, 0.505), (0.505, 0.505))
 
 
 def test_ties_are_broken_the_same_way_each_time():
-    assert (
-        most_frequent_action([train_episode(HOME, DONE)]) == most_frequent_action([train_episode(DONE, HOME)]) == DONE
-    )
+    assert most_frequent_action([HOME, DONE]) == most_frequent_action([DONE, HOME]) == DONE
 
 
 def test_without_training_steps_the_most_frequent_action_is_undefined():

@@ -87,6 +87,15 @@ def test_one_phone_is_not_used_twice_at_once(goals, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", ["overall", "memory_goals"])
+def test_a_subset_is_no_row_that_every_table_has(goals, tmp_path, name):
+    task_set = goals(["true"])
+    named = task_set.model_copy(update={"goals": (task_set.goals[0].model_copy(update={"subset": name}),)})
+    with pytest.raises(DeviceError, match=f"subset {name} of the task set adb is a row of every table; rename it"):
+        evaluate(tmp_path / "out", OPEN_CLOCK, named)
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_command_line_names_what_is_wrong_in_a_set(tmp_path, capsys):
     path = tmp_path / "goals.yaml"
     path.write_text("task_set: adb\ngoals: [{goal: Go home, reset: []}]\n")

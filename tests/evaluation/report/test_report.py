@@ -242,7 +242,7 @@ def test_judged_steps_are_not_judged_again(
     html, episodes, predictions, runs, before, comparison, tmp_path, monkeypatch
 ):
     judged, judged_before = (judge_steps(rows[::-1], SCORERS) for rows in (predictions, before))
-    monkeypatch.setattr("vlm_agent.evaluation.scoring.dialects.judge", None)
+    monkeypatch.setattr("vlm_agent.evaluation.scoring.dialects.find_dialect", None)
     earlier = Earlier("epoch 1", before, comparison, judged_before)
     files = (tmp_path / "r.html", runs, predictions)
     write_report(*files, Shards(episodes), FACTS, judged=judged, episodes=3, earlier=earlier)

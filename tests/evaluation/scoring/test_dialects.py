@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TOUCH, Action, ActionKind, UiElement
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.scoring.aitw_matcher import actions_match
-from vlm_agent.evaluation.scoring.dialects import AITW, describe_scorers, judge, verdicts
+from vlm_agent.evaluation.scoring.dialects import AITW, describe_scorers, verdicts
 from vlm_agent.evaluation.scoring.judged import judge_steps
 from vlm_agent.evaluation.scoring.steps import Actions, Boxes, StepTable
 
@@ -65,7 +65,7 @@ def accepted(gold, prediction, *on_screen):
 def test_strict_on_a_table_is_strict_step_by_step(triples):
     rows = predictions(triples)
     expected = [strictly_match(row.gold, row.predicted, row.elements) for row in rows]
-    assert judge(StepTable.of(rows), "strict").tolist() == expected
+    assert verdicts(rows, ["strict"])["strict"].tolist() == expected
 
 
 @settings(max_examples=200, deadline=None)
@@ -83,7 +83,7 @@ def test_official_on_a_table_is_the_matcher(triples):
         }
         for row in rows
     ]
-    assert judge(StepTable.of(rows), "official").tolist() == actions_match(**batch(pairs)).tolist()
+    assert verdicts(rows, ["official"])["official"].tolist() == actions_match(**batch(pairs)).tolist()
 
 
 def test_official_on_a_table_gives_all_golden_verdicts(shared):
@@ -93,7 +93,7 @@ def test_official_on_a_table_gives_all_golden_verdicts(shared):
     boxes, size = golden_boxes(cases), np.zeros((len(cases), 2), np.int64)
     texts = pa.array([""] * len(boxes.values))
     table = StepTable(None, None, np.zeros(len(cases)), None, *actions, no_box, size, None, boxes, texts, texts)
-    assert judge(table, "official").tolist() == [case["match"] for case in cases]
+    assert verdicts(table, ["official"])["official"].tolist() == [case["match"] for case in cases]
 
 
 def columns(cases, which):

@@ -11,7 +11,7 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences import IGNORED
-from vlm_agent.training.data.recipe_sentences import recipe_sentences, whole_lengths
+from vlm_agent.training.data.recipe_sentences import whole_lengths
 from vlm_agent.training.data.shard_data import ShardDataModule
 
 LONG = tiny.ACTIONS[::-1] + tiny.ACTIONS
@@ -58,7 +58,7 @@ def test_steps_are_in_whole_trajectories_and_their_windows(shards, how, budget):
     built = sorted(len(one) for one in sentences_of(plan).values())
     assert built == sorted(item.window.tokens for item in plan.order.items)
     assert (len(built) > len(EPISODES)) == (budget is not None)
-    sentences, dataset = recipe_sentences(plan.recipe), ShardDataset(shards)
+    sentences, dataset = plan.sentences, ShardDataset(shards)
     assert whole_lengths(dataset, sentences).tolist() == [len(sentences.build(episode)) for episode in EPISODES]
 
 

@@ -29,7 +29,7 @@ from vlm_agent.errors import CheckpointError, RecipeError
 from vlm_agent.files import read_checked, write_checked
 from vlm_agent.models.run_layout import REFERENCES_FILE, trained
 from vlm_agent.recipe.run import Recipe
-from vlm_agent.training.data.recipe_sentences import recipe_sentences, whole_lengths
+from vlm_agent.training.data.recipe_sentences import whole_lengths
 from vlm_agent.training.data.shard_data import ShardDataModule
 
 D_POT = {"past_screens": 0, "notes": FORMS["d_pot"]}
@@ -83,7 +83,7 @@ def test_each_sentence_has_the_counted_length(shards, encoder, data, control):
 
 
 def test_whole_episodes_are_counted_with_their_references(shards, encoder):
-    sentences, dataset = recipe_sentences(planned(shards, encoder).recipe), ShardDataset(shards)
+    sentences, dataset = planned(shards, encoder).sentences, ShardDataset(shards)
     assert whole_lengths(dataset, sentences).tolist() == [len(sentences.build(one)) for one in dataset]
 
 

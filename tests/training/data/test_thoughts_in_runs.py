@@ -13,7 +13,7 @@ from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences import IGNORED, ROLES
 from vlm_agent.sentences.notes import shuffled_results
-from vlm_agent.training.data.recipe_sentences import recipe_sentences, whole_lengths
+from vlm_agent.training.data.recipe_sentences import whole_lengths
 from vlm_agent.training.data.shard_data import ShardDataModule
 
 LONG = tiny.ACTIONS[::-1] + tiny.ACTIONS
@@ -69,7 +69,7 @@ def test_counted_tokens_are_those_of_the_sentences_in_every_row_of_table_5(shard
         sum(one.supervised for one in sentences_of(plan).values())
         == plan.kind.count_pass(plan.order.items).load.supervised
     )
-    sentences = recipe_sentences(plan.recipe)
+    sentences = plan.sentences
     assert whole_lengths(dataset, sentences).tolist() == items["tokens"].tolist()
 
 

@@ -23,7 +23,8 @@ from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences.image_sizes import FittedScreens, FixedScreens
 from vlm_agent.sentences.templates import PLAIN
 from vlm_agent.sentences.trajectory import TrajectorySentences
-from vlm_agent.training.data.recipe_sentences import context_length, recipe_sentences, vocabulary_of, whole_lengths
+from vlm_agent.training.data.recipe_sentences import context_length, vocabulary_of, whole_lengths
+from vlm_agent.training.data.shard_data import ShardDataModule
 
 
 def _gestures(count: int) -> list[Action]:
@@ -122,7 +123,7 @@ def test_a_recipes_sentences_are_those_that_training_builds(recipe):
     tokenizer = build.build_tokenizer(recipe.model, vocabulary_of(recipe, shards, list(range(len(shards)))))
     model = build.build(recipe.model, tokenizer, recipe.action_language.build())
     trained = processor_of(model.config).sentences(tokenizer, recipe.action_language.build())
-    counts = whole_lengths(shards, recipe_sentences(recipe))
+    counts = whole_lengths(shards, ShardDataModule(recipe).sentences)
     assert counts.tolist() == [len(trained.build(episode)) for episode in shards]
 
 
@@ -135,8 +136,8 @@ def test_no_model_is_built_and_no_weight_is_read(recipe, monkeypatch):
         monkeypatch.setattr(sources, name, refuse)
     for name in ("family.whole_model", "llama_vit.family.language_model", "llama_vit.family.vision_tower"):
         monkeypatch.setattr(f"vlm_agent.models.{name}", refuse)
-    assert recipe_sentences(recipe).screens == FixedScreens(tiny.SCREEN, 8)
-    assert context_length(recipe) == 2048  # what transformers gives a llama whose config does not say
+    assert ShardDataModule(recipe).sentences.screens == FixedScreens(tiny.SCREEN, 8)
+    assert context_length(ShardDataModule(recipe).config) == 2048  # transformers' default
 
 
 def test_a_base_determines_tokenizer_screen_size_and_context(recipe, tmp_path):
@@ -146,14 +147,14 @@ def test_a_base_determines_tokenizer_screen_size_and_context(recipe, tmp_path):
     content = tiny.recipe(tmp_path / "shards", tmp_path / "second")
     content["model"] = {"base": str(run)}
     second = _read(content, tmp_path / "second")
-    sentences = recipe_sentences(second)
+    sentences = ShardDataModule(second).sentences
     assert sentences.screens == FixedScreens(tiny.SCREEN, tiny.GRID[0] * tiny.GRID[1])
     assert sentences.tokenizer.get_vocab() == words.get_vocab()
-    assert context_length(second) == 2048
+    assert context_length(ShardDataModule(second).config) == 2048
 
 
 def test_a_model_that_names_no_context_length_needs_a_budget(recipe, tmp_path):
     content = tiny.recipe(tmp_path / "shards", tmp_path / "run")
     content["model"]["language_model"] = {"config": {"model_type": "mamba"}}
     with pytest.raises(RecipeError, match="give one with --budget"):
-        context_length(_read(content, tmp_path))
+        context_length(ShardDataModule(_read(content, tmp_path)).config)

@@ -15,9 +15,10 @@ from vlm_agent.models.fused import fuse
 from vlm_agent.models.weights.adapters import choose_trained_weights
 from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.recipe.model import Lora, TrainedParts
+from vlm_agent.recipe.run import OptimizerRecipe
 from vlm_agent.sentences import SCREEN_TOKEN
 from vlm_agent.training.dry_run.memory import CUDA_BYTES, SHARDINGS, Weights, quantised_bytes, spread, weigh
-from vlm_agent.training.loop.optimizers import adamw, muon
+from vlm_agent.training.loop.optimizers import optimizer_of
 
 ROOT = Path(__file__).resolve().parents[3]
 PAPERS = TrainedParts()
@@ -27,7 +28,7 @@ WEIGHTS = Weights(frozen=1000, frozen_cast=800, trained=100, optimizer=800, hidd
 
 
 def optimiser(model, name):
-    return adamw(model, 1e-3, 0.0) if name == "adamw" else muon(model, 1e-3, 1e-2, 0.0)
+    return optimizer_of(model, OptimizerRecipe(name=name))
 
 
 def step(model, optimizer):
@@ -65,7 +66,7 @@ def test_a_model_on_the_meta_device_has_the_memory_of_the_real_one():
         with torch.device(device):
             model = tiny.model(64, dtype="bfloat16").to(torch.bfloat16)
             model = choose_trained_weights(model, PAPERS, Lora())
-        return weigh(model, tiny.model(64).parts, adamw(model, 1e-3, 0.0), None, bf16=True)
+        return weigh(model, tiny.model(64).parts, optimiser(model, "adamw"), None, bf16=True)
 
     assert weights("meta") == weights("cpu")
 

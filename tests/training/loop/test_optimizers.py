@@ -10,12 +10,16 @@ from torch.optim.lr_scheduler import LambdaLR
 from transformers import T5Config, T5ForConditionalGeneration
 
 from vlm_agent.recipe.run import OptimizerRecipe
-from vlm_agent.training.loop.optimizers import Muon, adamw, muon, optimizer_of, orthogonal
+from vlm_agent.training.loop.optimizers import Muon, optimizer_of, orthogonal
 
 
 @pytest.fixture
 def model():
     return tiny.model(300, visual_positions=True)
+
+
+def muon(model, weight_decay=0.0):
+    return optimizer_of(model, OptimizerRecipe(name="muon", learning_rate=1e-3, weight_decay=weight_decay))
 
 
 def step(model, optimizer) -> None:
@@ -25,7 +29,7 @@ def step(model, optimizer) -> None:
 
 
 def test_muon_takes_weight_matrices_and_adamw_the_rest(model):
-    optimizer = muon(model, 1e-3, 1e-2, 0.0)
+    optimizer = muon(model)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     matrices, others = (
         {names[id(p)] for group in part.param_groups for p in group["params"]} for part in optimizer.parts
@@ -42,7 +46,7 @@ def test_muon_takes_weight_matrices_and_adamw_the_rest(model):
 def test_muon_leaves_the_embeddings_of_a_t5_to_adamw():
     sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2, "vocab_size": 20}
     t5 = T5ForConditionalGeneration(T5Config(**sizes))
-    optimizer = muon(t5, 1e-3, 1e-2, 0.0)
+    optimizer = muon(t5)
     names = {id(parameter): name for name, parameter in t5.named_parameters()}
     matrices = {names[id(p)] for group in optimizer.parts[0].param_groups for p in group["params"]}
     assert "encoder.block.0.layer.0.SelfAttention.q.weight" in matrices
@@ -71,7 +75,7 @@ def test_the_betas_of_a_recipe_are_those_of_adamw(model, name):
 def test_frozen_weights_are_not_optimised(model):
     model.vision.requires_grad_(False)
     before = [parameter.clone() for parameter in model.vision.parameters()]
-    for optimizer in (adamw(model, 1e-2, 0.1), muon(model, 1e-2, 1e-2, 0.1)):
+    for optimizer in (optimizer_of(model, OptimizerRecipe(weight_decay=0.1)), muon(model, 0.1)):
         step(model, optimizer)
     assert all(torch.equal(a, b) for a, b in zip(before, model.vision.parameters(), strict=True))
 
@@ -80,12 +84,12 @@ def test_a_model_without_matrices_to_train_still_trains(model):
     model.requires_grad_(False)
     model.language_model.model.norm.requires_grad_(True)
     before = model.language_model.model.norm.weight.clone()
-    step(model, muon(model, 1e-2, 1e-2, 0.0))
+    step(model, muon(model))
     assert not torch.equal(before, model.language_model.model.norm.weight)
 
 
 def test_a_schedule_sets_both_rates_before_and_after_loading(model):
-    optimizer = muon(model, 1e-3, 1e-2, 0.0)
+    optimizer = muon(model)
     scheduler = LambdaLR(optimizer, lambda count: 0.5**count)
     for expected in (1.0, 0.5, 0.25):
         assert [part.param_groups[0]["lr"] for part in optimizer.parts] == pytest.approx(
@@ -101,11 +105,11 @@ def test_a_saved_optimizer_continues_bit_for_bit(model):
 
     def run(interrupted: bool) -> dict:
         model.load_state_dict(weights)
-        optimizer = muon(model, 1e-3, 1e-2, 0.1)
+        optimizer = muon(model, 0.1)
         for number in range(4):
             if interrupted and number == 2:
                 saved = optimizer.state_dict()
-                optimizer = muon(model, 1e-3, 1e-2, 0.1)
+                optimizer = muon(model, 0.1)
                 optimizer.load_state_dict(saved)
             step(model, optimizer)
         return {name: value.clone() for name, value in model.state_dict().items()}

@@ -56,7 +56,8 @@ class AutoUiAgent(Agent):
     bf16: bool = False
     constrained: bool = False
     batch_size: int = BATCH_SIZE
-    decoder: SourceDecoder | None = field(default=None, compare=False, repr=False)
+    # Set by __post_init__.
+    decoder: SourceDecoder = field(default=cast("SourceDecoder", None), compare=False, repr=False)
     _elements_seen: bool = field(default=False, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -99,7 +100,7 @@ class AutoUiAgent(Agent):
         features = self.features.of([self.features.lookup(screenshot) for screenshot in seen])
         sentence = self.sentences.encode(self.sentences.prompt_segments(episode, len(history)), features)
         with torch.inference_mode(), self._precision():
-            ids = decode_sentence(self._decoder, sentence, *self._decoding)
+            ids = decode_sentence(self.decoder, sentence, *self._decoding)
         return self._answer(ids, screen, Usage(len(sentence), len(ids), calls=1, seconds=time.perf_counter() - start))
 
     def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
@@ -150,7 +151,7 @@ class AutoUiAgent(Agent):
         with torch.inference_mode(), self._precision():
             for start in range(0, len(order), self.batch_size):
                 batch = order[start : start + self.batch_size]
-                answers = answer_sources(self._decoder, [sentences[index] for index in batch], choose, limits)
+                answers = answer_sources(self.decoder, [sentences[index] for index in batch], choose, limits)
                 for index, ids in zip(batch, answers, strict=True):
                     decoded[index] = ids
         return decoded
@@ -185,10 +186,6 @@ class AutoUiAgent(Agent):
 
     def _limits(self, max_tokens: int) -> Limits:
         return Limits(self.sentences.end_mark, max_tokens)
-
-    @property
-    def _decoder(self) -> SourceDecoder:
-        return cast(SourceDecoder, self.decoder)  # set by __post_init__
 
     def _precision(self) -> torch.autocast:
         return torch.autocast(cast(torch.device, self.model.device).type, torch.bfloat16, enabled=self.bf16)

@@ -188,13 +188,14 @@ class ChatEndpoint:
         Raises EndpointError if the server cannot be reached, openai's APIStatusError if it refuses the request, and
         ValueError or RecursionError if the response is not JSON.
         """
+        import httpx2
         from openai import APIConnectionError
 
-        from vlm_agent.agents.llm.http import headers, response_type
+        from vlm_agent.agents.llm.http import headers
 
         options = {"headers": headers(api_key())}
         try:
-            response = request(path, cast_to=response_type(), options=options, **arguments)
+            response = request(path, cast_to=httpx2.Response, options=options, **arguments)
         except APIConnectionError as error:
             raise EndpointError(self._unreachable(str(error.request.url), error.__cause__)) from None
         return json.loads(response.content)

@@ -38,11 +38,6 @@ def headers(key: str | None) -> dict[str, str | Omit]:
     return {"Authorization": authorization, "OpenAI-Organization": Omit(), "OpenAI-Project": Omit()}
 
 
-def response_type() -> type[httpx2.Response]:
-    """The type of a raw response, for paths that OpenAI's API does not have."""
-    return httpx2.Response
-
-
 def is_broken_connection(error: Exception) -> bool:
     """Whether an established connection broke, so that another attempt may succeed."""
     return isinstance(error.__cause__, (httpx2.NetworkError, httpx2.RemoteProtocolError)) and not isinstance(

@@ -13,10 +13,11 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from vlm_agent.agents.agent import Answer, Diagnostics, Turn, Usage
 from vlm_agent.agents.chats import Chat, chat_of
+from vlm_agent.agents.examples.store import Demonstration
 from vlm_agent.agents.llm.prompted import PromptedAgent, RepairedCalls, Replies, asked_again
 from vlm_agent.agents.llm.prompts import numbered_lines, system, user
 from vlm_agent.agents.llm.replies import UnreadReplyError
@@ -46,16 +47,6 @@ REPAIRED = 0.5
 """The share of the steps on whose screen the last reply cannot be read that have a second chat, which repairs it."""
 
 
-class Example(Protocol):
-    """A demonstration of a task: its goal, and its actions in words."""
-
-    @property
-    def goal(self) -> str: ...
-
-    @property
-    def lines(self) -> Sequence[str]: ...
-
-
 @dataclass(frozen=True)
 class VisionTaskerAgent(PromptedAgent):
     """`reader`: reads screens in words. `shown`: the screen as words, as HTML of its elements, or as a picture with
@@ -68,7 +59,7 @@ class VisionTaskerAgent(PromptedAgent):
     reader: ScreenReader
     shown: Shown = "words"
     language: PromptLanguage = "en"
-    nearest: Callable[[str], Example | None] | None = None
+    nearest: Callable[[str], Demonstration | None] | None = None
     max_tokens: int = 300
     shows_history: bool = True
 
@@ -135,7 +126,7 @@ class VisionTaskerAgent(PromptedAgent):
         return Answer(last.text, action, notes, box=box, usage=_NO_COST, diagnostics=Diagnostics(part=part))
 
     def messages(
-        self, goal: str, history: Sequence[Turn], shown: ShownScreen, example: Example | None
+        self, goal: str, history: Sequence[Turn], shown: ShownScreen, example: Demonstration | None
     ) -> list[dict[str, Any]]:
         """A line break in a goal or a demonstration cannot begin a paragraph."""
         prompts, history = self.prompts, history if self.shows_history else ()
@@ -162,7 +153,7 @@ _NOTHING = ShownScreen((), (), ())
 """For stages that need no screen."""
 
 
-def _example(prompts: VisionTaskerPrompts, example: Example) -> str:
+def _example(prompts: VisionTaskerPrompts, example: Demonstration) -> str:
     lines = numbered_lines([one_line(line) for line in example.lines])
     return prompts.fill("example", goal=one_line(example.goal), actions=lines)
 

@@ -62,7 +62,8 @@ class VlmAgent(Agent):
     bf16: bool = False
     constrained: bool = False
     batch_tokens: int = BATCH_TOKENS
-    decoder: Decoder | None = field(default=None, compare=False, repr=False)
+    # Set by __post_init__.
+    decoder: Decoder = field(default=cast("Decoder", None), compare=False, repr=False)
     sampling: Sampling | None = None
 
     def __post_init__(self) -> None:
@@ -95,13 +96,13 @@ class VlmAgent(Agent):
         start = time.perf_counter()
         prompt = self.prompt(goal, history, screen)
         with torch.inference_mode(), self.precision():
-            ids = decode_sentence(self._decoder, prompt.sentence, prompt.choice, prompt.agent.limits)
+            ids = decode_sentence(self.decoder, prompt.sentence, prompt.choice, prompt.agent.limits)
         return prompt.answer(ids, Usage(len(prompt.sentence), len(ids), calls=1, seconds=time.perf_counter() - start))
 
     def together(self) -> "VlmTogether | None":
         from vlm_agent.agents.vlm.together import VlmTogether
 
-        return VlmTogether(self, self._decoder) if isinstance(self._decoder, CausalDecoder) else None
+        return VlmTogether(self, self.decoder) if isinstance(self.decoder, CausalDecoder) else None
 
     def prompt(self, goal: str, history: Sequence[Turn], screen: Screen) -> "Prompt":
         """What `act` decodes the answer from. Raises UserError for a screen without elements that must have them."""
@@ -128,7 +129,7 @@ class VlmAgent(Agent):
 
     @cached_property
     def _preparation(self) -> "VlmPreparation":
-        prepare = getattr(self._decoder, "prepare_screen", None)
+        prepare = getattr(self.decoder, "prepare_screen", None)
         return VlmPreparation(replace(self.sentences, screens=CachedScreens(self.sentences.screens, prepare)))
 
     def answer_prepared(self, prepared: Sequence["PreparedEpisode"]) -> list[list[Answer]]:
@@ -178,7 +179,7 @@ class VlmAgent(Agent):
         with torch.inference_mode(), self.precision():
             for batch in batches([len(sentence.input_ids) for sentence in sentences], self.batch_tokens):
                 shown = [sentences[index] for index in batch]
-                answers = answer_sentences(self._decoder, shown, self.limits, self.choice)
+                answers = answer_sentences(self.decoder, shown, self.limits, self.choice)
                 for index, of_sentence in zip(batch, answers, strict=True):
                     decoded[index] = of_sentence
         return decoded
@@ -235,10 +236,6 @@ class VlmAgent(Agent):
     def limits(self) -> Limits:
         """Where an answer ends."""
         return Limits(self.sentences.end_mark, self.sentences.max_answer_tokens)
-
-    @property
-    def _decoder(self) -> Decoder:
-        return cast(Decoder, self.decoder)  # set by __post_init__
 
     def precision(self) -> torch.autocast:
         """The context of forward passes."""

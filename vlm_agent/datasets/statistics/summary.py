@@ -4,9 +4,10 @@ They are computed from columns of the whole data set as flat arrays. Pixels are 
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import starmap
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.shards.schema import IN_STEPS
 from vlm_agent.datasets.statistics.leakage import GoalLeak, find_leaks
-from vlm_agent.episodes import ACTION_NAMES, ActionKind, shown_action_names
+from vlm_agent.episodes import ACTION_NAMES, Action, ActionKind, shown_action_names
 from vlm_agent.geometry import DIRECTIONS, are_taps, directions
 
 GRID = (60, 30)
@@ -64,6 +65,11 @@ class Columns:
     def direction(self) -> np.ndarray:
         """Index into `DIRECTIONS` of each swipe's `Action.direction`, int64 (S,); arbitrary for other steps."""
         return directions(self.touch_yx, self.lift_yx)
+
+    def actions(self) -> Iterator[Action]:
+        """Every action, in order."""
+        columns = (self.action_kind, self.touch_yx, self.lift_yx, self.text)
+        return starmap(Action, zip(*(column.tolist() for column in columns), strict=True))
 
     def steps_of(self, subset: str) -> np.ndarray:
         """bool (S,): whether a step's episode belongs to the subset."""

@@ -18,11 +18,11 @@ from vlm_agent.evaluation.comparison.stages import OFFLINE
 from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.report.gallery import rows_by_id, thumbnail
 from vlm_agent.evaluation.report.overlay import VIEW_WIDTH, Mark, marks
-from vlm_agent.evaluation.report.page import page_style
+from vlm_agent.evaluation.report.page import make_environment, page_style
 from vlm_agent.evaluation.scoring.dialects import SCORERS
 from vlm_agent.files import atomic_write
 from vlm_agent.files.console import new_table
-from vlm_agent.files.pages import page_environment, words
+from vlm_agent.files.pages import words
 
 _WIDTH = 240
 """The width of a picture, in pixels."""
@@ -142,9 +142,7 @@ def _text(cell: Cell, form: str = ".1f") -> Text:
 
 def write_page(path: Path, content: Mapping[str, Any], shards: Path) -> None:
     """Writes the page; screens come from `shards`, answers from the folders beside `path`."""
-    page = page_environment(Path(__file__).with_name("template"))
-    page.filters["share"] = lambda value: "–" if value is None else f"{value:.1f}"
-    page.filters["points"] = lambda value: "–" if value is None else f"{value:+.1f}".replace("-", "−")
+    page = make_environment(Path(__file__).with_name("template"))
     text = page.get_template("comparison.html.jinja").render(
         content=content,
         figures=content["figures"],

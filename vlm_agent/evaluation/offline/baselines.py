@@ -14,7 +14,8 @@ from rich.console import Console
 from vlm_agent.action_languages import ActionLanguage, default_language
 from vlm_agent.action_languages.language import SWIPES
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TEXT, TARGET, Action, ActionKind, Episode, Screen
+from vlm_agent.datasets.statistics.summary import read_columns
+from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TEXT, TARGET, Action, ActionKind, Screen
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.predictions import Prediction
@@ -43,7 +44,7 @@ def without_model(gold: Sequence[Prediction], benchmark: Benchmark, console: Con
     groups = benchmark.episode_groups()
     training = ShardDataset(benchmark.shards, split="train")
     if len(training):
-        most_frequent = most_frequent_action(training.without_pixels(index) for index in range(len(training)))
+        most_frequent = most_frequent_action(read_columns(training).actions())
         answers = constant_predictions(gold, most_frequent)
         scores[MOST_FREQUENT] = score(answers, groups, scorers=benchmark.scorers)
     else:
@@ -60,12 +61,12 @@ def reach(gold: Sequence[Prediction], language: ActionLanguage, benchmark: Bench
     return {NEAREST_ELEMENT: scores | {"about": {"gold_taps": taps_on_no_element(gold)}}}
 
 
-def most_frequent_action(train_episodes: Iterable[Episode]) -> Action:
-    """The most frequent action of `train_episodes` (pixels are not needed), with gestures counted by bins of 1/100.
+def most_frequent_action(demonstrated: Iterable[Action]) -> Action:
+    """The most frequent of the demonstrated actions, with gestures counted by bins of 1/100.
 
-    Ties are broken alphabetically. Raises DatasetError if the episodes have no steps.
+    Ties are broken alphabetically. Raises DatasetError without any.
     """
-    counts = Counter(_LANGUAGE.encode(step.action) for episode in train_episodes for step in episode.steps)
+    counts = Counter(map(_LANGUAGE.encode, demonstrated))
     if not counts:
         raise DatasetError("the training episodes have no steps, so they have no most frequent action")
     text = min(counts, key=lambda text: (-counts[text], text))

@@ -34,7 +34,7 @@ from vlm_agent.evaluation.about import (
     names_in_tables,
 )
 from vlm_agent.evaluation.online.runs import AT_ONCE, BASELINES, EXPERT, is_done, play, read_result, task_turns
-from vlm_agent.evaluation.online.scores import OVERALL, online_scores
+from vlm_agent.evaluation.online.scores import MEMORY, OVERALL, online_scores
 from vlm_agent.evaluation.report.terminal import online_tables
 from vlm_agent.files import read_json, write_checked, write_json
 from vlm_agent.files.console import Progress, print_plain
@@ -112,6 +112,8 @@ def evaluate_online(
             f"--workers is {workers}, and the task set {task_set.task_set} has phones for {task_set.at_once} at once"
         )
     played = list(enumerate(task_set.tasks(tasks, seed, split)))
+    for name in {OVERALL, MEMORY}.intersection(task.subset for _, task in played):
+        raise DeviceError(f"subset {name} of the task set {task_set.task_set} is a row of every table; rename it")
     baselines = [run for run in BASELINES if run != EXPERT or task_set.has_expert]
     runs = [AGENT, *controls_of(settings.text_inputs, controls), *baselines]
     identity = {

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from vlm_agent.action_languages import ActionLanguage, default_language
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import ACTION_NAMES
-from vlm_agent.evaluation.predictions import COST_FORMS, Prediction
+from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.report.gallery import (
     RIGHT_TO_WRONG,
     WRONG_TO_RIGHT,
@@ -43,7 +43,7 @@ from vlm_agent.evaluation.report.tables import (
     summary_of_comparison,
     summary_table,
 )
-from vlm_agent.evaluation.report.terminal import SPREAD, slip_lines
+from vlm_agent.evaluation.report.terminal import SPREAD, costs_in_words, slip_lines
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.files import atomic_write
 from vlm_agent.files.pages import page_environment
@@ -163,7 +163,7 @@ def write_report(
         confusion=confusion_table(scores["confusion"]),
         spread_heads=SPREAD,
         slip_lines=list(slip_lines({name: row["slips"] for name, row in scores.get("spread", {}).items()})),
-        costs=_costs(runs),
+        costs=costs_in_words(runs),
         curves=_curves(scores, scorers),
         sections=list(_sections(gallery, steps, main, predictions, earlier, episodes, flips)),
     )
@@ -228,15 +228,6 @@ def _changed(changed: Mapping[str, Mapping], flips: int) -> Iterator[_Changed]:
                 yield _Changed(scorer, way, steps, choose_flips(steps, flips, _SEED))
 
 
-def _costs(runs: Mapping[str, Mapping]) -> dict[str, dict[str, str]]:
-    """By run that reports them, the costs an episode as text."""
-    costs = {name: run["cost"] for name, run in runs.items() if "cost" in run}
-    return {
-        name: {of: "–" if cost[of] is None else format(cost[of], form) for of, form in COST_FORMS.items()}
-        for name, cost in costs.items()
-    }
-
-
 def _curves(scores: Mapping, scorers: Sequence[str]) -> dict[str, dict]:
     by_step = [row | {"step": row["step"] + 1} for row in scores["by_step"]]
     return {
@@ -250,9 +241,9 @@ def page_style() -> Markup:
     return Markup((_TEMPLATE / "report.css").read_text(encoding="utf-8"))  # noqa: S704 (our own file)
 
 
-def make_environment() -> Environment:
-    """Jinja with the templates and the filters of this package's pages; everything is escaped."""
-    environment = page_environment(_TEMPLATE)
+def make_environment(templates: Path = _TEMPLATE) -> Environment:
+    """Jinja with `templates` and the filters of reports; everything is escaped."""
+    environment = page_environment(templates)
     environment.filters["share"] = lambda share: "–" if share is None else f"{share:.1f}"
     environment.filters["points"] = lambda points: "–" if points is None else f"{points:+.1f}".replace("-", "−")
     return environment

@@ -35,7 +35,7 @@ def comparison_table(runs: Mapping[str, Mapping], title: str = "") -> Table:
     table = _table_of_sets(title or "Partial match, %: official, strict below", rows)
     for name, by_scorer in shares.items():
         cells = [
-            Text.assemble(f"{_cell(by_scorer['official'], c)}\n", (_cell(by_scorer["strict"], c), "dim"))
+            Text.assemble(_number(by_scorer["official"].get(c)), "\n", (_number(by_scorer["strict"].get(c)), "dim"))
             for c in columns
         ]
         table.add_row(Text(name), *cells)
@@ -53,16 +53,20 @@ def aitz_tables(runs: Mapping[str, Mapping]) -> Iterator[Table]:
 
 def cost_tables(runs: Mapping[str, Mapping]) -> Iterator[Table]:
     """Tokens, calls and seconds an episode (`predictions.cost_per_episode`) of the runs that report them, or none."""
-    costs = {name: scores["cost"] for name, scores in runs.items() if "cost" in scores}
-    if costs:
+    if costs := costs_in_words(runs):
         table = _table("Cost an episode, mean", [_on_lines(name) for name in COST_FORMS])
         for name, cost in costs.items():
-            cells = [_number(cost[of], form) for of, form in COST_FORMS.items()]
-            table.add_row(Text(name), *cells)
+            table.add_row(Text(name), *cost.values())
         yield table
 
 
-def _number(value: float | None, form: str) -> str:
+def costs_in_words(runs: Mapping[str, Mapping]) -> dict[str, dict[str, str]]:
+    """By run that reports them, the costs an episode as text."""
+    costs = {name: scores["cost"] for name, scores in runs.items() if "cost" in scores}
+    return {name: {of: _number(cost[of], form) for of, form in COST_FORMS.items()} for name, cost in costs.items()}
+
+
+def _number(value: float | None, form: str = ".1f") -> str:
     return "–" if value is None else format(value, form)
 
 
@@ -72,11 +76,6 @@ def _aitz_table(title: str, columns: Mapping[str, Mapping]) -> Table:
         cells = (column[measure] for column in columns.values())
         table.add_row(words(measure), *(_with_interval(cell["value"], cell["interval"]) for cell in cells))
     return table
-
-
-def _cell(by_column: Mapping[str, float | None], column: str) -> str:
-    share = by_column.get(column)
-    return "–" if share is None else f"{share:.1f}"
 
 
 _WORDS = {"wrong_to_right": "wrong → right", "right_to_wrong": "right → wrong"}

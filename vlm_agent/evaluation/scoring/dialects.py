@@ -90,11 +90,6 @@ class Scorer(Protocol):
     def without(self, slip: str) -> "Scorer": ...
 
 
-def judge(table: StepTable, name: str) -> np.ndarray:
-    """Which steps are right under the dialect `name`, bool (N,). Raises UserError if it is unknown."""
-    return find_dialect(name).judge(table).right
-
-
 def is_officially_right(action: Action, step: Step) -> bool:
     """Whether `action` matches the recorded action of `step` by the dialect `official`."""
     episode = Episode("", "", "", (step,))
@@ -342,4 +337,4 @@ def verdicts(steps: StepTable | Sequence[Prediction], scorers: Sequence[str] = S
     Raises UserError listing the dialects if one of `scorers` is unknown.
     """
     table = steps if isinstance(steps, StepTable) else StepTable.of(steps)
-    return {scorer: judge(table, scorer) for scorer in scorers}
+    return {scorer: find_dialect(scorer).judge(table).right for scorer in scorers}

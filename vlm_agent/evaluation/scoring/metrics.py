@@ -115,7 +115,7 @@ def _rows(steps: JudgedSteps, scorer: str, members: dict[str, np.ndarray], subse
         for name, mask in members.items()
     }
     proportions = {name: _proportions(by_share, mask) for name, mask in members.items()}
-    rows = {name: _row(cells[name], proportions[name], mask, steps) for name, mask in members.items()}
+    rows = {name: _row(cells[name], proportions[name], mask, steps, scorer) for name, mask in members.items()}
     overall = {
         share: (
             mean_of([cells[name][share][0] for name in subsets]),
@@ -129,7 +129,7 @@ def _rows(steps: JudgedSteps, scorer: str, members: dict[str, np.ndarray], subse
         if share in SHARES_OF_EPISODES
     }
     everywhere = np.ones(len(steps.lengths), bool)
-    return {OVERALL: _row(overall, of_proportions, everywhere, steps) | {"subsets": subsets}} | rows
+    return {OVERALL: _row(overall, of_proportions, everywhere, steps, scorer) | {"subsets": subsets}} | rows
 
 
 def _proportions(by_share: Mapping[str, Quotient], mask: np.ndarray) -> dict[str, list[float] | None]:
@@ -146,6 +146,7 @@ def _row(
     proportions: dict[str, list[float] | None],
     mask: np.ndarray,
     steps: JudgedSteps,
+    scorer: str,
 ) -> dict:
     intervals = {share: interval(draws, lowest=0.0) for share, (_, draws) in cells.items()} | proportions
     return {
@@ -153,7 +154,7 @@ def _row(
         "interval": intervals["partial_match"],
         "intervals": intervals,
         "episodes": int(mask.sum()),
-        "steps": int(steps.lengths[mask].sum()),
+        "steps": int(steps.counted[scorer][mask[steps.episode]].sum()),
     }
 
 

@@ -25,7 +25,7 @@ from vlm_agent.models.word_tokenizer import coordinate_ids
 from vlm_agent.recipe.model import FeatureSettings, ModelRecipe, WeightsSource
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences import IGNORED, NO_ACTION, Sentence
-from vlm_agent.sentences.image_sizes import FixedScreens
+from vlm_agent.sentences.image_sizes import NO_PIXELS
 from vlm_agent.sentences.packing import supervision_columns, target_places
 from vlm_agent.sentences.templates import PLAIN
 
@@ -158,8 +158,6 @@ class AutoUiDecoder(Decoder):
 
 
 _KEY = "encoder_decoder"
-_NO_SCREENS = FixedScreens((1, 1), 0)
-"""The model reads features; pixels are seen by their extractor."""
 
 
 class AutoUiFamily(ModelFamily):
@@ -207,9 +205,8 @@ class AutoUiFamily(ModelFamily):
     def initialise(
         self, model: Any, tokenizer: PreTrainedTokenizerBase, language: LanguageVocabulary
     ) -> PreTrainedModel:
-        own = model
-        if own.words_of is not None:
-            copy_coordinates(own.words_of, own, tokenizer, language)
+        if model.words_of is not None:
+            copy_coordinates(model.words_of, model, tokenizer, language)
         return model
 
     def notes(self, model: Any) -> Sequence[str]:
@@ -220,7 +217,7 @@ class AutoUiFamily(ModelFamily):
         return model
 
     def processor(self, config: PretrainedConfig) -> Processor:
-        return Processor(_NO_SCREENS, PLAIN, collate, sentence_kinds=("chain_of_actions",))
+        return Processor(NO_PIXELS, PLAIN, collate, sentence_kinds=("chain_of_actions",))
 
     def decoder(self, model: Any) -> AutoUiDecoder:
         return AutoUiDecoder(model)

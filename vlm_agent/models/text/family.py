@@ -147,10 +147,6 @@ class ReadsText(ReadsRows):
         "norm": "model.norm",
         "head": "lm_head",
     }
-    # Attributes of the transformers class.
-    config: Any
-    model: Any
-    lm_head: nn.Linear
     row_argument = "cu_seqlens"
 
     def read_row(

@@ -27,6 +27,7 @@ from typing import cast
 import torch
 from accelerate.utils import send_to_device
 from peft import PeftModel
+from peft.utils.integrations import dequantize_module_weight
 from torch import nn
 from torch.nn import functional
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -39,7 +40,6 @@ from vlm_agent.models.run_layout import DIGESTS, FINISHED, MERGED, MODEL_FOLDER,
 from vlm_agent.models.weights.adapters import merge_adapter
 from vlm_agent.models.weights.origin import copy_learned, read_sources
 from vlm_agent.models.weights.precision import is_quantised_layer, model_device
-from vlm_agent.models.weights.quantisation import dequantised_weight
 from vlm_agent.recipe.run import read_recipe
 
 TOLERANCE = 1e-4
@@ -272,4 +272,4 @@ def _own_tensors(module: nn.Module) -> list[torch.Tensor]:
 
 def _linear_in_float32(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
     bias = None if layer.bias is None else layer.bias.float()
-    return functional.linear(x.float(), dequantised_weight(layer).float(), bias)
+    return functional.linear(x.float(), dequantize_module_weight(layer).float(), bias)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from peft import import_utils
+from peft.utils.integrations import dequantize_module_weight
 from torch import nn
 
 from vlm_agent.errors import UserError
@@ -102,14 +103,6 @@ def _begin_int8(layer: Any) -> None:
     layer.weight.CB = None
 
 
-def dequantised_weight(layer: nn.Module) -> torch.Tensor:
-    """The weight of a linear layer, dequantised if it is quantised: in the dtype that nf4 computes in, float32 for
-    int8."""
-    from peft.utils.integrations import dequantize_module_weight
-
-    return dequantize_module_weight(layer)
-
-
 def dequantise(model: nn.Module) -> nn.Module:
     """Replace quantised layers by linear layers with the dequantised weights, in place.
 
@@ -120,7 +113,7 @@ def dequantise(model: nn.Module) -> nn.Module:
             continue
         with torch.device("meta"):
             plain = nn.Linear(layer.in_features, layer.out_features, bias=False)
-        plain.weight = nn.Parameter(dequantised_weight(layer), requires_grad=False)
+        plain.weight = nn.Parameter(dequantize_module_weight(layer), requires_grad=False)
         plain.bias = layer.bias
         model.set_submodule(name, plain)
     _mark_for_peft(model, None)

@@ -1,9 +1,8 @@
-"""The sentences of a recipe, with or without a run: the words and the references of its episodes, and lengths."""
+"""The sentences of a recipe: the words and the references of its episodes, and lengths."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 from transformers import PretrainedConfig
@@ -14,30 +13,14 @@ from vlm_agent.agents.examples.of_run import RunReferences, first_of_goals
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action, Episode, Screen
 from vlm_agent.errors import RecipeError
-from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
-from vlm_agent.models.family import context_of, processor_of
+from vlm_agent.models.build import Vocabulary
+from vlm_agent.models.family import context_of
 from vlm_agent.recipe.data import ReferencesRecipe
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences.html import SCREEN_PHRASES, screen_html
 from vlm_agent.sentences.notes import FORMS, IN_WORDS, UsedNotes
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import past_of
-from vlm_agent.training.data.stream import chosen_episodes
-
-
-def recipe_sentences(recipe: Recipe) -> TrajectorySentences:
-    """Sentences as training with the recipe builds them.
-
-    A tokenizer from scratch is built from the recipe's shards, as in training. Raises CheckpointError if the tokenizer
-    cannot be loaded, and RecipeError and DatasetError as training would.
-    """
-    tokenizer = build_tokenizer(recipe.model, _words(recipe))
-    processor, language = processor_of(configuration_of(recipe.model, tokenizer)), recipe.action_language.build()
-    sentences = processor.sentences(tokenizer, language, recipe.data)
-    if recipe.data.references is None:
-        return sentences
-    shards = _shards(recipe)
-    return with_references(sentences, recipe.data.references, shards, chosen_episodes(shards, recipe.data))
 
 
 def whole_lengths(dataset: ShardDataset, sentences: TrajectorySentences) -> np.ndarray:
@@ -49,26 +32,12 @@ def whole_lengths(dataset: ShardDataset, sentences: TrajectorySentences) -> np.n
     return np.fromiter(found, np.int64, len(dataset))
 
 
-def context_length(recipe: Recipe) -> int:
-    """The context length of the recipe's language model; RecipeError if its configuration has none."""
-    config: PretrainedConfig = configuration_of(recipe.model, build_tokenizer(recipe.model, _words(recipe)))
+def context_length(config: PretrainedConfig) -> int:
+    """The context length of the language model; RecipeError if its configuration has none."""
     positions = context_of(config)
     if positions is None:
         raise RecipeError("the language model's configuration names no context length; give one with --budget")
     return positions
-
-
-def _shards(recipe: Recipe) -> ShardDataset:
-    if recipe.data.shards is None:
-        raise RecipeError("data.shards is missing; name a folder that vlm-agent convert wrote")
-    return ShardDataset(Path(recipe.data.shards), split=recipe.data.split)
-
-
-def _words(recipe: Recipe) -> Vocabulary:
-    if recipe.model.word_tokenizer is None:
-        return Vocabulary(recipe.action_language.build().vocabulary(), texts=())
-    shards = _shards(recipe)
-    return vocabulary_of(recipe, shards, chosen_episodes(shards, recipe.data))
 
 
 def with_references(

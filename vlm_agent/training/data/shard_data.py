@@ -77,6 +77,8 @@ class ShardDataModule(DataModule):
         return f"{len(self.episodes)} episodes, {len(self.order.items)} sentences"
 
     def vocabulary(self) -> Vocabulary:
+        if self.recipe.model.word_tokenizer is None:  # the tokenizer exists: no episode is read
+            return Vocabulary(self.recipe.action_language.build().vocabulary(), texts=())
         words = vocabulary_of(self.recipe, self.shards, self.episodes)
         phrases = SENTENCE_KINDS[self.recipe.data.sentences].phrases_of(self.recipe.data)
         return replace(words, language=replace(words.language, phrases=(*words.language.phrases, *phrases)))

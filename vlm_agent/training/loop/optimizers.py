@@ -14,7 +14,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from vlm_agent.recipe.run import BETAS, OptimizerRecipe, TrainingRecipe
+from vlm_agent.recipe.run import OptimizerRecipe, TrainingRecipe
 from vlm_agent.training.loop import ranks
 
 DECAY = 0.2
@@ -43,28 +43,16 @@ def rate(training: TrainingRecipe, done: int, steps: int) -> float:
 def optimizer_of(model: nn.Module, recipe: OptimizerRecipe, bf16: bool = False) -> torch.optim.Optimizer:
     """The recipe's optimiser, over the parameters that require gradients. `bf16`: the run uses mixed precision."""
     if recipe.name == "muon":
-        dtype = torch.bfloat16 if bf16 else torch.float32
-        rates = (recipe.learning_rate, recipe.muon_learning_rate, recipe.weight_decay)
-        return muon(model, *rates, dtype, recipe.betas)
-    return adamw(model, recipe.learning_rate, recipe.weight_decay, recipe.betas)
+        return _muon(model, recipe, torch.bfloat16 if bf16 else torch.float32)
+    return _adamw([parameter for parameter in model.parameters() if parameter.requires_grad], recipe)
 
 
-def adamw(
-    model: nn.Module, learning_rate: float, weight_decay: float, betas: tuple[float, float] = BETAS
-) -> torch.optim.Optimizer:
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return torch.optim.AdamW(parameters, lr=learning_rate, betas=betas, weight_decay=weight_decay)
+def _adamw(parameters: list[nn.Parameter], recipe: OptimizerRecipe) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay)
 
 
-def muon(
-    model: nn.Module,
-    learning_rate: float,
-    muon_learning_rate: float,
-    weight_decay: float,
-    dtype: torch.dtype = torch.float32,
-    betas: tuple[float, float] = BETAS,
-) -> torch.optim.Optimizer:
-    """Muon for 2-D weights; embeddings, the head, positions, convolutions and vectors go to AdamW, with `betas`."""
+def _muon(model: nn.Module, recipe: OptimizerRecipe, dtype: torch.dtype) -> torch.optim.Optimizer:
+    """Muon for 2-D weights; embeddings, the head, positions, convolutions and vectors go to AdamW."""
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     matrices = [
@@ -76,9 +64,9 @@ def muon(
     others = [parameter for _, parameter in named if id(parameter) not in chosen]
     parts: list[torch.optim.Optimizer] = []  # an optimiser refuses an empty list of parameters
     if matrices:
-        parts.append(Muon(matrices, muon_learning_rate, weight_decay, dtype))
+        parts.append(Muon(matrices, recipe.muon_learning_rate, recipe.weight_decay, dtype))
     if others:
-        parts.append(torch.optim.AdamW(others, lr=learning_rate, betas=betas, weight_decay=weight_decay))
+        parts.append(_adamw(others, recipe))
     return MuonAndAdamW(*parts)
 
 
