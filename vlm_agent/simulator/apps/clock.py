@@ -110,6 +110,12 @@ class Clock(App):
         self.draft = {"hour": 6, "minute": 0, "half": "AM"}
         self.push("hour")
 
+    @property
+    def dialled(self) -> str | None:
+        """The time on the open dial; None where it is not shown."""
+        is_shown = self.phone.shown == self.name and self.route.name in ("hour", "minute")
+        return self._drafted.time if is_shown else None
+
     def _pick(self, what: str, value: object) -> None:
         self.draft[what] = value
         if what == "hour" and self.route.name == "hour":
@@ -127,17 +133,19 @@ class Clock(App):
             ]
         halves = [(half, half, partial(self._pick, "half", half), draft["half"] == half) for half in ("AM", "PM")]
         return [
-            Title(f"{draft['hour']}:{draft['minute']:02d} {draft['half']}", 34, 22),
+            Title(self._drafted.time, 34, 22),
             Buttons(halves, "right", 28),
             Dial(numbers),
             Buttons([("Cancel", "cancel", self.pop, False), ("OK", "ok", self.save, False)], "right"),
         ]
 
+    @property
+    def _drafted(self) -> Alarm:
+        return Alarm(self.draft["hour"], self.draft["minute"], self.draft["half"], "alarm", True)
+
     def save(self) -> None:
-        draft = self.draft
-        alarm = Alarm(draft["hour"], draft["minute"], draft["half"], "alarm", True)
-        self.alarms.append(alarm)
-        self.saved.append(alarm.time)
+        self.alarms.append(self._drafted)
+        self.saved.append(self._drafted.time)
         self.pop()
 
     def _clock(self) -> Page:

@@ -44,7 +44,7 @@ class Mail(App):
     def durable(self) -> Iterable[str]:
         letters = (f"letter from {letter.sender}{', starred' * letter.starred}" for letter in self.inbox)
         archived = (f"archived letter from {sender}" for sender in self.archived)
-        return (*letters, *archived, *(f"sent to {name}: {text}" for name, text in self.sent))
+        return (*letters, *archived, *(f"sent to {name}: {text.strip().casefold()}" for name, text in self.sent))
 
     def letter(self, sender: str) -> Letter | None:
         return next((letter for letter in self.inbox if letter.sender == sender), None)

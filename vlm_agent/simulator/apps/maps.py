@@ -90,7 +90,7 @@ class Maps(App):
 
     def entered(self, key: str) -> None:
         if self.fields.get(key, "").strip():
-            self.go(self.fields[key])
+            self.go(self.fields[key].strip())
 
     def _place(self, route: Route) -> Page:
         rng = random.Random(f"{self.seed} {str(route.about).lower()}")

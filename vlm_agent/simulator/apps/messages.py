@@ -21,7 +21,7 @@ class Messages(App):
         self.sent: list[tuple[str, str]] = []
 
     def durable(self) -> Iterable[str]:
-        return (f"sent to {name}: {text}" for name, text in self.sent)
+        return (f"sent to {name}: {text.strip().casefold()}" for name, text in self.sent)
 
     def _home(self, route: Route) -> Page:
         rows = [

@@ -276,4 +276,4 @@ class ShopApp(App):
 
     def entered(self, key: str) -> None:
         if key == "shop_query" and self.fields.get(key, "").strip():
-            self.shop.search(self.fields[key])
+            self.shop.search(self.fields[key].strip())

@@ -54,7 +54,7 @@ class Store(App):
 
     def entered(self, key: str) -> None:
         if self.fields.get(key, "").strip():
-            self.search(self.fields[key])
+            self.search(self.fields[key].strip())
 
     def _swap(self, tab: str) -> None:
         self.phone.focus = None

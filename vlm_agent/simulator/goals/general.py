@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 
+from vlm_agent.simulator.app import Route
 from vlm_agent.simulator.apps.browser import Browser
 from vlm_agent.simulator.apps.maps import Maps
 from vlm_agent.simulator.apps.news import News
@@ -24,8 +25,11 @@ def search_web(phone: SimulatedPhone, query: str) -> Iterator[Intent]:
 
 
 def shows_results(phone: SimulatedPhone, query: str) -> bool:
-    route = phone.the(Browser).route
-    return phone.shown == "Browser" and route.name == "results" and str(route.about).lower() == query
+    return phone.shown == "Browser" and _has_results(phone.the(Browser).route, query)
+
+
+def _has_results(route: Route, query: str) -> bool:
+    return route.name == "results" and str(route.about).lower() == query
 
 
 @template("general", 3.5)
@@ -56,8 +60,9 @@ def look_up_and_open(slots: Slots) -> Goal:
         yield tap(f"site:{site}")
 
     def reached(phone: SimulatedPhone) -> bool:
-        route = phone.the(Browser).route
-        return phone.shown == "Browser" and route.name == "site" and route.about == site
+        *earlier, route = phone.the(Browser).routes
+        is_open = phone.shown == "Browser" and route.name == "site" and route.about == site
+        return is_open and bool(earlier) and _has_results(earlier[-1], query)
 
     return Goal(
         (

@@ -8,7 +8,7 @@ from vlm_agent.simulator.apps.clock import MINUTES, Alarm, Clock
 from vlm_agent.simulator.apps.messages import Messages
 from vlm_agent.simulator.apps.settings import CHOICES, Settings
 from vlm_agent.simulator.expert import Intent, home_for, open_app, see, swipe, tap, type_text
-from vlm_agent.simulator.goals.people import send_message, with_talk
+from vlm_agent.simulator.goals.people import is_sent, send_message, with_talk
 from vlm_agent.simulator.goals.starts import anywhere, begin
 from vlm_agent.simulator.phone import SimulatedPhone
 from vlm_agent.simulator.tasks import Goal, Slots, template
@@ -101,11 +101,16 @@ def set_alarm(slots: Slots) -> Goal:
             yield tap("PM")
         yield tap("ok")
 
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        clock = phone.the(Clock)
+        clock.alarms = [alarm for alarm in clock.alarms if alarm.time != time]
+        anywhere(phone, rng, "Clock", inside=0.3)
+
     return Goal(
         (f"Set an alarm for {time}", f"Wake me up at {time}", f"Add a {time} alarm in Clock"),
-        lambda phone, rng: anywhere(phone, rng, "Clock", inside=0.3),
+        start,
         script,
-        lambda phone: time in phone.the(Clock).saved,
+        lambda phone: any(alarm.time == time and alarm.on for alarm in phone.the(Clock).alarms),
     )
 
 
@@ -188,7 +193,9 @@ def turn_off_and_on(slots: Slots) -> Goal:
         (f"Turn {name} {first} and {second} again", f"Turn {first} {name}, then turn it {second} again"),
         start,
         script,
-        lambda phone: phone.toggle_history[-2:] == [(name, first == "on"), (name, second == "on")],
+        lambda phone: (
+            [is_on for switch, is_on in phone.toggle_history if switch == name][-2:] == [first == "on", second == "on"]
+        ),
     )
 
 
@@ -224,7 +231,7 @@ def send_alarm_label(slots: Slots) -> Goal:
         ),
         start,
         script,
-        lambda phone: (name, label) in phone.the(Messages).sent,
+        lambda phone: is_sent(phone.the(Messages), name, label),
     )
 
 
@@ -245,9 +252,13 @@ def there_and_back(slots: Slots) -> Goal:
             phone.press_home()
         phone.open_history.clear()
 
+    def reached(phone: SimulatedPhone) -> bool:
+        opened = [name for name in phone.open_history if name in (first, second)]
+        return phone.shown == first and opened[-3:] == [first, second, first]
+
     return Goal(
         (f"Open {first}, then {second}, then {first} again", f"Go to {first}, look at {second} and return to {first}"),
         start,
         script,
-        lambda phone: phone.open_history[-3:] == [first, second, first],
+        reached,
     )

@@ -107,7 +107,7 @@ def uninstall(slots: Slots) -> Goal:
     def reached(phone: SimulatedPhone) -> bool:
         store = phone.the(Store)
         if there:
-            return name in store.removals
+            return name in store.removals and name not in phone.installed
         return phone.shown == "Store" and store.route.name == "app" and store.route.about == name
 
     return Goal((f"Uninstall {name}", f"Remove the app {name}"), start, script, reached)

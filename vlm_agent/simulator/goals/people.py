@@ -75,8 +75,13 @@ def reply_mail(slots: Slots) -> Goal:
         (f"Reply {text} to the mail from {name}", f"Answer the letter from {name} with {text}"),
         start,
         script,
-        lambda phone: (name, text) in phone.the(Mail).sent,
+        lambda phone: is_sent(phone.the(Mail), name, text),
     )
+
+
+def is_sent(app: Mail | Messages, name: str, text: str) -> bool:
+    """Whether `name` was sent `text`, in any case of letters."""
+    return (name, text.casefold()) in ((to, said.strip().casefold()) for to, said in app.sent)
 
 
 def with_talk(phone: SimulatedPhone, rng: random.Random, name: str) -> None:
@@ -105,7 +110,7 @@ def message(slots: Slots) -> Goal:
         (f"Send {text} to {name}", f"Send a message to {name} that says {text}", f"Text {name}: {text}"),
         start,
         lambda phone: send_message(phone, name, text),
-        lambda phone: (name, text) in phone.the(Messages).sent,
+        lambda phone: is_sent(phone.the(Messages), name, text),
     )
 
 

@@ -14,7 +14,7 @@ from vlm_agent.simulator.apps.photos import Photos
 from vlm_agent.simulator.apps.settings import CHOICES, Settings
 from vlm_agent.simulator.apps.shop import ShopApp, product_names
 from vlm_agent.simulator.expert import Intent, swipe, tap, type_text
-from vlm_agent.simulator.goals.people import with_letter, with_talk
+from vlm_agent.simulator.goals.people import is_sent, with_letter, with_talk
 from vlm_agent.simulator.goals.starts import in_app
 from vlm_agent.simulator.phone import SimulatedPhone
 from vlm_agent.simulator.tasks import Goal, Slots, template
@@ -146,7 +146,7 @@ def product_here(slots: Slots) -> Goal:
     def reached(phone: SimulatedPhone) -> bool:
         shop = phone.the(ShopApp)
         if add:
-            return product in shop.shop.added
+            return product in shop.shop.cart
         return phone.shown == "Shop" and shop.route.name == "shop_product" and shop.route.about == product
 
     text = f"Add the {product} on this page to the cart" if add else f"Look at the {product}"
@@ -229,7 +229,7 @@ def dial_here(slots: Slots) -> Goal:
         (f"Set the dial to {time}", f"Choose {time} on the dial"),
         start,
         script,
-        lambda phone: time in phone.the(Clock).saved,
+        lambda phone: time in (*phone.the(Clock).saved, phone.the(Clock).dialled),
     )
 
 
@@ -251,7 +251,7 @@ def write_here(slots: Slots) -> Goal:
         (f"Write {text} to {name} here", f"Tell {name} {text}"),
         start,
         script,
-        lambda phone: (name, text) in phone.the(Messages).sent,
+        lambda phone: is_sent(phone.the(Messages), name, text),
     )
 
 

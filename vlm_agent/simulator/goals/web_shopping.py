@@ -60,7 +60,8 @@ def search_shop(phone: SimulatedPhone, product: str) -> Iterator[Intent]:
 
 def shows(phone: SimulatedPhone, place: str, page: str, about: object = None) -> bool:
     route = phone.app(host_of(place)).route
-    return not phone.shade and in_shop(phone, place) and route.name == page and (about is None or route.about == about)
+    is_about = about is None or str(route.about).casefold() == str(about).casefold()
+    return not phone.shade and in_shop(phone, place) and route.name == page and is_about
 
 
 def on(place: str) -> str:
@@ -118,7 +119,7 @@ def add_product(slots: Slots) -> Goal:
         (f"Add a {product} to the cart {on(place)}", f"Go to {place}, search for {product} and add it to the cart"),
         lambda phone, rng: begin(phone, rng, place, 0.45),
         script,
-        lambda phone: product in shop_of(phone, place).added,
+        lambda phone: product in shop_of(phone, place).cart,
     )
 
 
@@ -172,8 +173,14 @@ def see_cart(slots: Slots) -> Goal:
         if checkout
         else (f"Open the {product} in the cart {on(place)}",)
     )
-    page, about = ("shop_checkout", None) if checkout else ("shop_product", product)
-    return Goal(goal, start, script, lambda phone: shows(phone, place, page, about))
+
+    def reached(phone: SimulatedPhone) -> bool:
+        if not checkout:
+            return shows(phone, place, "shop_product", product)
+        from_cart = shows(phone, place, "shop_checkout") and phone.app(host_of(place)).routes[-2].name == "shop_cart"
+        return from_cart and product in shop_of(phone, place).cart
+
+    return Goal(goal, start, script, reached)
 
 
 @template("web_shopping", 1.0)
@@ -258,5 +265,5 @@ def add_two(slots: Slots) -> Goal:
         ),
         start,
         script,
-        lambda phone: shop_of(phone, place).added == [first, second],
+        lambda phone: sorted(shop_of(phone, place).cart) == sorted((first, second)),
     )
