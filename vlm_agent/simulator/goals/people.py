@@ -81,7 +81,7 @@ def reply_mail(slots: Slots) -> Goal:
 
 def is_sent(app: Mail | Messages, name: str, text: str) -> bool:
     """Whether `name` was sent `text`, in any case of letters."""
-    return (name, text.casefold()) in ((to, said.strip().casefold()) for to, said in app.sent)
+    return (name, text.casefold()) in ((to, written.strip().casefold()) for to, written in app.sent)
 
 
 def with_talk(phone: SimulatedPhone, rng: random.Random, name: str) -> None:

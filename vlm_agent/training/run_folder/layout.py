@@ -29,6 +29,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -121,6 +122,7 @@ def claim(run: Path, recipe: Recipe) -> None:
 
     Call it once data and model are loaded: a mistyped path must not make the folder refuse the corrected recipe.
     """
+    _commit()  # here: the checkout may be another one when the run ends
     with atomic_write(run / RECIPE_FILE) as temporary:
         temporary.write_text(recipe.to_yaml(), encoding="utf-8")
 
@@ -154,8 +156,9 @@ def _versions() -> dict[str, str]:
     return found
 
 
+@cache
 def _commit() -> str | None:
-    """The commit of this code; None where it was installed without its repository."""
+    """The commit of this code when the run started (`claim`); None where it was installed without its repository."""
     folder = Path(__file__).parent
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (constant arguments)
