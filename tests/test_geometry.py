@@ -1,11 +1,12 @@
 """One rule for one action and for a column of actions."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vlm_agent.episodes import Action
-from vlm_agent.geometry import DIRECTIONS, are_taps, box_at, boxes_at, contains, directions, place_of_box
+from vlm_agent.geometry import DIRECTIONS, are_taps, box_at, boxes_at, contains, directions, distance, place_of_box
 
 grid = st.integers(0, 25).map(lambda k: k / 25)  # ties and exact thresholds
 coordinate = st.one_of(st.floats(0, 1, width=32), grid)
@@ -34,6 +35,23 @@ def test_the_smallest_box_of_each_screen_is_that_of_one_screen_at_a_time(screens
     for index, start, (touch, listed) in zip(found.tolist(), starts.tolist(), screens, strict=False):
         expected = box_at(listed, touch)
         assert index == (-1 if expected is None else start + expected)
+
+
+@pytest.mark.parametrize(
+    ("y", "x", "expected"),
+    [
+        (0.125, 0.5, 0.125),
+        (0.75, 0.5, 0.25),
+        (0.375, 0.125, 0.125),
+        (0.375, 1.0, 0.25),
+        (1.0, 0.0, 0.5),
+        (0.25, 0.5, 0.0),
+        (0.375, 0.5, -0.125),
+    ],
+    ids=["above", "below", "left", "right", "diagonal", "on the edge", "inside"],
+)
+def test_the_distance_to_a_box_is_the_larger_of_both_axes_and_negative_inside(y, x, expected):
+    assert distance((0.25, 0.25, 0.25, 0.5), (y, x)) == expected
 
 
 def test_the_first_of_equally_small_boxes_is_touched():

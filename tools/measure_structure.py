@@ -28,6 +28,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+from check_words import headless
+
 PACKAGE = "vlm_agent"
 WINGS = ("simulator",)
 """Packages that a reader of the spine need not open."""
@@ -98,7 +100,7 @@ def text_rows(checkout: Path) -> list[Row]:
         Row("words in README", len((checkout / "README.md").read_text(encoding="utf-8").split()), 700),
         Row("words of a sentence in docs/ and README, 90 % quantile", long_sentence(docs), 22),
         Row("lines that speak of earlier versions", lines_with(texts, _EARLIER), 0),
-        Row("docstrings that begin with Of, Those, That of, As", sum(map(headless_docstrings, texts.values())), 0),
+        Row("docstrings that begin with Of, Those, That of, As", headless_docstrings(checkout), 0),
     ]
 
 
@@ -109,7 +111,6 @@ _EARLIER = (
     r"(earlier|older|previous|old) version(?!s? of (transformers|Android))|[Oo]mitted by default|of any version|"
     r"of version 1\b|\bversions? (that (wrote|did)|without|before)|\b(RENAMED|REMOVED|_ABSENT_IF_NONE|earlier_keys)\b"
 )
-_HEADLESS = re.compile(r"(Of|Those|That of|As)\b")
 
 
 def modules(checkout: Path) -> list[Path]:
@@ -174,11 +175,9 @@ def long_sentence(texts: list[str]) -> int:
     return round(statistics.quantiles(lengths, n=10)[-1])
 
 
-def headless_docstrings(text: str) -> int:
-    """Docstrings, of attributes too, that begin with a genitive without its noun."""
-    texts = (node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr))
-    constants = (node.value for node in texts if isinstance(node, ast.Constant))
-    return sum(isinstance(value, str) and bool(_HEADLESS.match(value)) for value in constants)
+def headless_docstrings(checkout: Path) -> int:
+    """Docstrings of the package, also those of attributes, that begin with a genitive without its noun."""
+    return sum(len(list(headless(path))) for path in modules(checkout))
 
 
 # What a run enters.

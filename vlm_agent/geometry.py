@@ -69,6 +69,15 @@ def contains(box: Sequence[float], point_yx: Sequence[float]) -> bool:
     return y <= point_yx[0] <= y + height and x <= point_yx[1] <= x + width
 
 
+def distance(box: Sequence[float], point_yx: Sequence[float]) -> float:
+    """The larger of the vertical and the horizontal distance from a point to a box, in screen fractions.
+
+    `box` is (y, x, height, width). Negative inside the box, 0 on its edge.
+    """
+    y, x, height, width = box
+    return max(y - point_yx[0], point_yx[0] - y - height, x - point_yx[1], point_yx[1] - x - width)
+
+
 def box_at(boxes: Iterable[Sequence[float]], point_yx: Sequence[float]) -> int | None:
     """Index of the smallest box that contains the point; None where no box does. Of equally small ones the first.
 

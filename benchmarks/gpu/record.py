@@ -29,18 +29,14 @@ def record(options: argparse.Namespace, figures: dict | None) -> dict:
 
 
 def command(arguments: list[str]) -> str:
-    """`arguments` of the command, without --output and --commit."""
-    return " ".join(["python -m benchmarks.gpu", *_without_paths(arguments)])
+    """`arguments` of the command, without --output and --commit, which change no figure."""
+    left = iter(arguments)
+    kept = [one for one in left if not (one in ("--output", "--commit") and next(left))]
+    return " ".join(["python -m benchmarks.gpu", *kept])
 
 
 def hardware(device: str) -> str:
     return torch.cuda.get_device_name() if device == "cuda" else _cpu()
-
-
-def _without_paths(arguments: list[str]) -> list[str]:
-    """Without --output and --commit, which change no figure."""
-    left = iter(arguments)
-    return [one for one in left if not (one in ("--output", "--commit") and next(left))]
 
 
 def commit() -> str:

@@ -7,7 +7,6 @@ run. `ok` is the verdict of each. All of them work in --folder and keep what is 
 """
 
 import argparse
-import json
 import signal
 import subprocess
 import sys
@@ -16,6 +15,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import torch
+
+from vlm_agent.training.journal import PROGRESS, read_progress
 
 CHECKS = ("ddp", "sharding", "resume", "merge", "evaluation")
 TOLERANCE = 0.01
@@ -124,12 +125,8 @@ def ranks(options: argparse.Namespace) -> int:
 
 
 def progress(run_folder: Path) -> dict[int, float]:
-    file = run_folder / "progress.jsonl"
-    if not file.exists():
-        return {}
-    lines = [line for line in file.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
-    logs = map(json.loads, lines)
-    return {log["step"]: log["loss"] for log in logs if "loss" in log}
+    """Losses by step."""
+    return {line["step"]: line["loss"] for line in read_progress(run_folder / PROGRESS) if "loss" in line}
 
 
 def difference(one: dict[int, float], other: dict[int, float]) -> float:

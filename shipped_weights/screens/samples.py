@@ -1,13 +1,12 @@
 """An endless stream of screens and their widgets; a sample depends on the seed of the stream and its number alone.
 
-    for pixels, widgets in samples(seed=0, start=5000):
+    pixels, widgets = sample(seed=0, number=5000)
 
 Half of the screens are collages, the others pages of simulated phones after a random walk, in a random style. The seeds
 of these phones are 48 random bits, so none of them is the phone of a task or a demonstration.
 """
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,14 +35,6 @@ class SampleSettings:
     augment: float = 0.5
     most_touches: int = 4
     sizes: tuple[tuple[int, int], ...] = SIZES
-
-
-def samples(seed: int, start: int = 0, settings: SampleSettings | None = None) -> Iterator[Sample]:
-    """The samples `start`, `start` + 1, … of the stream `seed`, without end."""
-    number = start
-    while True:
-        yield sample(seed, number, settings)
-        number += 1
 
 
 def sample(seed: int, number: int, settings: SampleSettings | None = None) -> Sample:

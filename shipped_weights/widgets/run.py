@@ -13,7 +13,7 @@ from shipped_weights.widgets.loss import losses
 from shipped_weights.widgets.settings import WidgetTraining
 from shipped_weights.widgets.targets import targets
 from vlm_agent.episodes import WIDGET_KINDS, Widget
-from vlm_agent.screens.widgets.tiny import STRIDE, Network, PhoneWidgetsTiny, Picture, batch, scaled
+from vlm_agent.screens.widgets.tiny import STRIDE, Network, PhoneWidgetsTiny, batch, scaled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,7 +40,7 @@ def train(settings: WidgetTraining, samples: Callable[[int], Sample], console: "
         pictures, widgets = zip(*_batch(settings, samples, step), strict=True)
         values = batch(pictures)
         grid = (values.shape[2] // STRIDE, values.shape[3] // STRIDE)
-        wanted = [targets(each, picture.size, grid) for picture, each in zip(pictures, widgets, strict=True)]
+        wanted = [targets(each, picture.shape[:2], grid) for picture, each in zip(pictures, widgets, strict=True)]
         logits, features = network(values)
 
         def details(cells: torch.Tensor) -> torch.Tensor:
@@ -64,7 +64,7 @@ def train(settings: WidgetTraining, samples: Callable[[int], Sample], console: "
 
 def _batch(
     settings: WidgetTraining, samples: Callable[[int], Sample], step: int
-) -> Iterator[tuple[Picture, tuple[Widget, ...]]]:
+) -> Iterator[tuple[np.ndarray, tuple[Widget, ...]]]:
     side = random.Random(f"side {settings.seed} {step}").choice(settings.sides)
     first = settings.first_sample + step * settings.batch_size
     for number in range(first, first + settings.batch_size):

@@ -26,8 +26,7 @@ from vlm_agent.agents.llm.cost import Expense, Price, amount, picture_tokens
 from vlm_agent.datasets.sources import EpisodeStep
 from vlm_agent.datasets.sources.aitz import read_steps
 from vlm_agent.episodes import Episode
-from vlm_agent.simulator import SimulatedPhone, sample_task
-from vlm_agent.simulator.demonstrations import phone_seed, subset_of
+from vlm_agent.simulator.demonstrations import simulate_episode
 
 ROOT = Path(__file__).resolve().parents[2]
 AITZ = ROOT.parent / "shared/data/aitz_episode"
@@ -55,11 +54,7 @@ def real(folder: Path) -> list[Episode]:
 
 def simulated(count: int) -> Iterator[Episode]:
     for seed in range(count):
-        number = phone_seed(seed, "test")
-        task = sample_task(subset_of(number), "test", number)
-        phone = SimulatedPhone(number)
-        task.set_up(phone)
-        yield Episode(str(number), task.subset, task.goal, task.solve(phone, thoughts=True))
+        yield simulate_episode(seed, "test", thoughts=True)[0]
 
 
 def cost(episodes: list[Episode], settings: dict) -> Expense:

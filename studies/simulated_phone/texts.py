@@ -29,8 +29,8 @@ from transformers import AutoTokenizer
 from vlm_agent.episodes import ActionKind, Step, element_at
 from vlm_agent.geometry import OPPOSITE
 from vlm_agent.models.run_layout import base_folder
-from vlm_agent.simulator import SimulatedPhone, sample_task, words
-from vlm_agent.simulator.demonstrations import phone_seed, subset_of
+from vlm_agent.simulator import words
+from vlm_agent.simulator.demonstrations import simulated_tasks
 
 TEXTS = ("screen", "think", "action", "result")
 SHORT = 8
@@ -55,11 +55,8 @@ BUTTONS = {
 
 def demonstrations(episodes: int, split: str = "train") -> Iterator[tuple[str, tuple[Step, ...]]]:
     """(goal, steps with texts, without pixels) of the first simulated episodes."""
-    for seed in range(episodes):
-        number = phone_seed(seed, split)
-        task = sample_task(subset_of(number), split, number)
-        phone = SimulatedPhone(number)
-        task.set_up(phone)
+    for simulated in simulated_tasks(episodes, 0, split):
+        phone, task = simulated.fresh_phone()
         yield task.goal, task.solve(phone, pixels=False, thoughts=True)
 
 

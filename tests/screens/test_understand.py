@@ -150,7 +150,7 @@ def test_seconds_of_each_stage_are_kept():
 
 @pytest.mark.parametrize("shape", [(0, 5, 3), (5, 5), (5, 5, 4), (5, 5, 1)])
 def test_pixels_that_are_not_a_picture_are_refused(shape):
-    with pytest.raises(UserError, match="RGB"):
+    with pytest.raises(UserError, match="a screen is uint8"):
         understand(np.zeros(shape, np.uint8), Fixed().readers)
 
 

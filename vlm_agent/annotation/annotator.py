@@ -47,10 +47,6 @@ Ask = Callable[[str, Messages], str]
 """The reply to a request for one of `CHOICES`. Raises CallError if the request fails."""
 
 
-def _keep(_: Messages) -> None:
-    pass
-
-
 _MOST_CHARACTERS = 8000
 
 
@@ -81,7 +77,7 @@ class Annotator:
     texts: Sequence[str] = TEXTS
     replace: bool = False
     accept_missing: bool = False
-    discard: Callable[[Messages], None] = _keep
+    discard: Callable[[Messages], object] = bool
     plan_prompts: PlanPrompts | None = None
 
     @property
@@ -236,7 +232,7 @@ def write_plan(
     earlier: Sequence[str],
     action: str,
     ask: Callable[[Messages], str],
-    discard: Callable[[Messages], None],
+    discard: Callable[[Messages], object],
 ) -> dict[str, str]:
     """The notes `plan` and `step` of step `number`. `earlier`: the steps before in words. `action`: its action in
     words.

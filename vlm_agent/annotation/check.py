@@ -33,7 +33,7 @@ from vlm_agent.datasets.statistics.leakage import normalise
 from vlm_agent.drawing.actions import describe
 from vlm_agent.episodes import Action, ActionKind, Episode, Step, UiElement, element_at
 from vlm_agent.files.console import only_printable
-from vlm_agent.geometry import DIRECTIONS, OPPOSITE
+from vlm_agent.geometry import DIRECTIONS, OPPOSITE, distance
 from vlm_agent.texts.actions import aitz_direction
 
 _OF_PLAN = "plan: "
@@ -216,17 +216,8 @@ def _element_problem(words: Sequence[str], step: Step) -> str | None:
     if touched is not None and len(touched.text) >= _SHORTEST:
         return "other element"
     # An icon has no text of its own, and a logo only a letter: the label beside it is another element.
-    is_near = any(_gap(element, step.action.touch_yx) <= _NEAR for element in named)
+    is_near = any(distance(element.box, step.action.touch_yx) <= _NEAR for element in named)
     return None if is_near else "other element"
-
-
-def _gap(element: UiElement, point_yx: tuple[float, float]) -> float:
-    """The larger of the vertical and the horizontal distance from a point to a box, in screen fractions."""
-    starts, sizes = element.box[:2], element.box[2:]
-    return max(
-        max(start - value, value - start - size, 0.0)
-        for start, size, value in zip(starts, sizes, point_yx, strict=True)
-    )
 
 
 def _mentions(words: Sequence[str], element: UiElement) -> bool:

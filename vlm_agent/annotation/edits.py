@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from vlm_agent.annotation.annotator import TEXTS
-from vlm_agent.errors import DatasetError
-from vlm_agent.files import read_checked, write_checked
+from vlm_agent.files import parsing, read_checked, write_checked
+
+_REMEDY = "restore it from a copy, or move it away: the edits of its episode are then lost"
 
 
 @dataclass(frozen=True)
@@ -43,16 +44,12 @@ class EditStore:
         path = self._path(episode_id)
         if not path.is_file():
             return {}
-        content = read_checked(path, "restore it from a copy, or move it away: the edits of its episode are then lost")
-        try:
+        content = read_checked(path, _REMEDY)
+        with parsing(path, _REMEDY):
             return {
                 int(number): Edit(_texts(one["texts"]), bool(one["accepted"]))
                 for number, one in content["steps"].items()
             }
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise DatasetError(
-                f"{path} is damaged; restore it from a copy, or move it away: the edits of its episode are then lost"
-            ) from None
 
     def save(self, episode_id: str, number: int, edit: Edit) -> None:
         """Stores the edit of one step; it is on disk when this returns."""

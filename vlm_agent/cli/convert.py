@@ -10,7 +10,6 @@ from vlm_agent.files.console import make_console
 if TYPE_CHECKING:
     from vlm_agent.cli.check import Earlier
     from vlm_agent.datasets.convert import ConversionSummary
-    from vlm_agent.evaluation.benchmark import Groups
 
 _DESCRIPTION = """\
 Writes Parquet shards, a manifest, and quarantine.jsonl with every unusable record. Exit status 3 means that there are
@@ -105,12 +104,13 @@ def _add_screens(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from vlm_agent.datasets.convert import convert, finish
     from vlm_agent.datasets.shards.images import ScreenFormat
+    from vlm_agent.evaluation.benchmark import read_groups
     from vlm_agent.files.jobs import ArrayTask
 
     if options.finish:
         summary = finish(options.output, make_console(), options.workers, options.max_bad_fraction)
         return _status(summary)
-    groups = None if options.groups is None else _groups(options.groups)
+    groups = None if options.groups is None else read_groups(options.groups)
     summary = convert(
         options.source,
         options.input,
@@ -152,11 +152,12 @@ def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
     from vlm_agent.datasets.convert import check_conversion
     from vlm_agent.datasets.convert.folder import Options
     from vlm_agent.datasets.shards.images import ScreenFormat
+    from vlm_agent.evaluation.benchmark import read_groups
 
     if options.finish or any(map(earlier.writes, options.input)):
         return
     if options.groups is not None:
-        _groups(options.groups)
+        read_groups(options.groups)
     screens = ScreenFormat(options.image_format, options.quality, options.max_pixels, options.multiple)
     settings = Options(_splits(options), dict(options.mixture), screens)
     inputs = check_conversion(options.source, options.input, options.output, settings, options.update)
@@ -169,12 +170,6 @@ def _splits(options: argparse.Namespace) -> tuple[Path, ...]:
     if options.split is None:
         return tuple(options.splits)
     return (*options.splits, split_file(find_source(options.source), options.input, options.split))
-
-
-def _groups(path: Path) -> "Groups":
-    from vlm_agent.evaluation.benchmark import read_groups
-
-    return read_groups(path)
 
 
 def _share(text: str) -> tuple[str, float]:

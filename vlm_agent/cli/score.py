@@ -181,7 +181,6 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
     for line in (line for one in (now, before) if one is not None for line in one.lines):
         print_plain(console, line)
     if options.output is not None:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(options.output) as part:
             part.write_text(json.dumps(scores, indent=2), encoding="utf-8")
         print_plain(console, f"Wrote {options.output}")
@@ -331,7 +330,6 @@ def _write_report(
         runs[before.name], facts["against"] = scores_before, str(before.path)
         facts |= {f"{before.name}, {name}": fact for name, fact in before.facts.items()}
         earlier = Earlier(before.name, before.rows, scores["against"], before.steps)
-    options.report.parent.mkdir(parents=True, exist_ok=True)
     write_report(
         options.report,
         runs,

@@ -249,16 +249,12 @@ def remove_partials(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-_CHUNK = 1 << 20
-
-
 def sha256_of(paths: list[Path] | tuple[Path, ...]) -> str:
     """The SHA-256 of the files' concatenated content, in hexadecimal."""
     digest = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
+            hashlib.file_digest(file, lambda: digest)  # updates the digest of the files before
     return digest.hexdigest()
 
 

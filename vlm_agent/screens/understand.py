@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, field_validator
 
-from vlm_agent.errors import UserError
+from vlm_agent.files.png import check_pixels
 from vlm_agent.screens.matching import make_parts
 from vlm_agent.screens.seen import Block, Box, IconReader, Part, Text, TextReader, Understood, WidgetDetector
 from vlm_agent.screens.text import (
@@ -97,7 +97,7 @@ def understand(pixels: np.ndarray, readers: Readers | LoadedReaders, seconds: Se
     """Reads one screen: `pixels` is uint8 (height, width, 3), RGB.
 
     A picture on which nothing is found, or with a side below `SMALLEST`, gives an empty result.
-    Raises UserError for pixels of another form.
+    Raises DatasetError for pixels of another form.
     """
     check_pixels(pixels)
     loaded, clock = readers.load(), seconds or Seconds()
@@ -114,7 +114,7 @@ def understand(pixels: np.ndarray, readers: Readers | LoadedReaders, seconds: Se
         parts = _with_meanings(pixels, parts, loaded)
     with clock.of("blocks"):
         active = _blocks().active_tabs(pixels, parts)
-        blocks, parts = _in_blocks(pixels, tuple(replace(part, selected=part.id in active) for part in parts))
+        blocks, parts = in_blocks(pixels, tuple(replace(part, selected=part.id in active) for part in parts))
     return Understood(size, texts, widgets, parts, blocks, unsure)
 
 
@@ -122,11 +122,6 @@ def _texts(pixels: np.ndarray, reader: TextReader) -> tuple[tuple[Text, ...], tu
     """(texts, those below the confidence of the reader)"""
     likely, unsure = reader.split(pixels) if isinstance(reader, Confident) else (reader.read(pixels), ())
     return without_repeats(likely), unsure
-
-
-def check_pixels(pixels: np.ndarray) -> None:
-    if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8 or not pixels.size:
-        raise UserError(f"a screen must be uint8 (height, width, 3), RGB, not {pixels.dtype} {pixels.shape}")
 
 
 def _with_meanings(pixels: np.ndarray, parts: tuple[Part, ...], loaded: LoadedReaders) -> tuple[Part, ...]:
@@ -161,8 +156,11 @@ def _span(start: float, length: float, limit: int) -> tuple[int, int]:
     return first, max(first + 1, min(round((start + length) * limit), limit))
 
 
-def _in_blocks(pixels: np.ndarray, parts: tuple[Part, ...]) -> tuple[tuple[Block, ...], tuple[Part, ...]]:
-    """Blocks, and the parts numbered in the order of the blocks."""
+def in_blocks(pixels: np.ndarray, parts: tuple[Part, ...]) -> tuple[tuple[Block, ...], tuple[Part, ...]]:
+    """Blocks, and the parts numbered in the order of the blocks.
+
+    `pixels` is uint8 (height, width, 3), RGB. The id of each part is its index in `parts`.
+    """
     blocks = _blocks().find_blocks(pixels, parts)
     order = [index for block in blocks for index in block.parts]
     number = {index: new for new, index in enumerate(order)}

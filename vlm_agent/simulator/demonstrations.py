@@ -18,7 +18,7 @@ from vlm_agent.episodes import Episode
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_folder, is_free, write_json
 from vlm_agent.files.console import Progress, make_console
-from vlm_agent.simulator import SPLITS, SUBSETS, SimulatedPhone, Task, sample_task
+from vlm_agent.simulator import SPLITS, SUBSETS, Task
 from vlm_agent.simulator.opening import SimulatedTask, device_type
 from vlm_agent.simulator.phone import SIZE
 
@@ -51,9 +51,7 @@ def simulate_episode(
     are rendered at this multiple of `size`; only their pixels depend on it.
     """
     number = phone_seed(seed, split)
-    task = sample_task(subset_of(number), split, number)
-    phone = SimulatedPhone(number, size, scale=scale)
-    task.set_up(phone)
+    phone, task = SimulatedTask(subset_of(number), split, number, size, scale).fresh_phone()
     steps = task.solve(phone, thoughts=thoughts)
     return Episode(str(number), task.subset, task.goal, steps, device_type(size), phone.theme.api_level), task
 

@@ -375,19 +375,15 @@ def _record_answer(phone: SimulatedPhone, action: Action) -> None:
     phone.answer = action.text
 
 
-def _no_effect(phone: SimulatedPhone, action: Action) -> None:
-    pass
-
-
 _EFFECTS: dict[ActionKind, Callable[[SimulatedPhone, Action], None]] = {
     ActionKind.DUAL_POINT: lambda phone, action: phone.gesture(action),
     ActionKind.TYPE: lambda phone, action: phone.type_text(action.text),
     ActionKind.PRESS_BACK: lambda phone, action: phone.press_back(),
     ActionKind.PRESS_HOME: lambda phone, action: phone.press_home(),
     ActionKind.PRESS_ENTER: lambda phone, action: phone.press_enter(),
-    ActionKind.LONG_PRESS: _no_effect,
+    ActionKind.LONG_PRESS: lambda phone, action: None,
     ActionKind.OPEN_APP: lambda phone, action: phone.open_by_name(action.text),
-    ActionKind.WAIT: _no_effect,
+    ActionKind.WAIT: lambda phone, action: None,
     ActionKind.RECENTS: lambda phone, action: phone.press_recents(),
     ActionKind.ANSWER: _record_answer,
 }

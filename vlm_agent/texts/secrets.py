@@ -25,6 +25,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from vlm_agent.episodes import Action, ActionKind, UiElement, element_at
+from vlm_agent.geometry import distance
 from vlm_agent.texts.folding import WordList, read_word_lists
 
 MASK = "•" * 8
@@ -150,7 +151,8 @@ class Focus:
             return _has_name(now)
         touched = element_at(self.elements, self.touch_yx)
         if touched is None or not touched.text:
-            labels = [element for element in _near(self.elements, self.touch_yx) if element.text]
+            near = [element for element in self.elements if distance(element.box, self.touch_yx) <= NEAR]
+            labels = [element for element in near if element.text]
             return _has_name(labels or now)
         if names_secret(touched.text):
             return True
@@ -202,13 +204,3 @@ def _has_name(elements: Iterable[UiElement]) -> bool:
 def _is_secret_activity(activity: str) -> bool:
     name = activity.rpartition("/")[2]
     return any(word.lower() in ACTIVITY_WORDS for word in _CAMEL.split(name))
-
-
-def _near(elements: Sequence[UiElement], point_yx: tuple[float, float]) -> list[UiElement]:
-    found = []
-    for element in elements:
-        y, x, height, width = element.box
-        away = max(y - point_yx[0], point_yx[0] - y - height, x - point_yx[1], point_yx[1] - x - width)
-        if away <= NEAR:
-            found.append(element)
-    return found

@@ -22,8 +22,8 @@ from vlm_agent.devices.acting.demonstrating.lines import lines_of
 from vlm_agent.devices.acting.demonstrating.observed import Observed, ObservedAction, ObservedScreen
 from vlm_agent.episodes import Episode
 from vlm_agent.files.console import Progress
-from vlm_agent.simulator import SimulatedPhone, sample_task
-from vlm_agent.simulator.demonstrations import SIZE, phone_seed, subset_of
+from vlm_agent.simulator.demonstrations import phone_seed, subset_of
+from vlm_agent.simulator.opening import SimulatedTask
 from vlm_agent.training.run_folder.layout import FINISHED
 
 RECIPE = ROOT / "recipes/comparison/text_chats_tiny.yaml"
@@ -90,8 +90,7 @@ def fill(store: Demonstrations, episodes: int, settings: list[Attempt], console:
 def train_episode(seed: int) -> Episode:
     """The episode that `vlm-agent simulate` would write, without pixels."""
     number = phone_seed(seed, "train")
-    task, phone = sample_task(subset_of(number), "train", number), SimulatedPhone(number, SIZE)
-    task.set_up(phone)
+    phone, task = SimulatedTask(subset_of(number), "train", number).fresh_phone()
     return Episode(str(number), task.subset, task.goal, task.solve(phone, pixels=False))
 
 

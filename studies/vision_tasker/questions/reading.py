@@ -1,14 +1,16 @@
 """Texts, widgets and icons that are found, against what was drawn (VisionTasker, A1 and A2)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from studies.vision_tasker.questions.truth import Truth
 from studies.vision_tasker.questions.views import has, is_same, meanings_of
 from vlm_agent.episodes import UiElement
-from vlm_agent.screens.blocks import find_blocks
+from vlm_agent.geometry import contains
 from vlm_agent.screens.icons import MEANINGS
 from vlm_agent.screens.matching import make_parts
-from vlm_agent.screens.seen import Box, Part, Text, Understood
+from vlm_agent.screens.seen import Box, Part, Text, Understood, area, centre, shared
+from vlm_agent.screens.understand import in_blocks
 
 
 def of_truth(truth: Truth) -> Understood:
@@ -17,19 +19,9 @@ def of_truth(truth: Truth) -> Understood:
     size = (truth.pixels.shape[0], truth.pixels.shape[1])
     parts = make_parts(texts, truth.widgets, size)
     active = {label for label, is_active in truth.tabs if is_active}
-    parts = tuple(
-        Part(part.id, part.kind, part.box, part.text, _meaning(truth, part), part.on, part.text in active)
-        for part in parts
-    )
-    blocks = find_blocks(truth.pixels, parts)
-    order = [index for block in blocks for index in block.parts]
-    number = {index: new for new, index in enumerate(order)}
-    numbered = tuple(
-        Part(number[part.id], part.kind, part.box, part.text, part.meaning, part.on, part.selected)
-        for part in (parts[index] for index in order)
-    )
-    placed = tuple(type(block)(block.box, tuple(number[i] for i in block.parts), block.title) for block in blocks)
-    return Understood(size, texts, truth.widgets, numbered, placed)
+    parts = tuple(replace(part, meaning=_meaning(truth, part), selected=part.text in active) for part in parts)
+    blocks, parts = in_blocks(truth.pixels, parts)
+    return Understood(size, texts, truth.widgets, parts, blocks)
 
 
 def _meaning(truth: Truth, part: Part) -> str:
@@ -41,11 +33,9 @@ def _meaning(truth: Truth, part: Part) -> str:
 
 
 def iou(first: Box, second: Box) -> float:
-    tall = min(first[0] + first[2], second[0] + second[2]) - max(first[0], second[0])
-    wide = min(first[1] + first[3], second[1] + second[3]) - max(first[1], second[1])
-    shared = max(0.0, tall) * max(0.0, wide)
-    whole = first[2] * first[3] + second[2] * second[3] - shared
-    return shared / whole if whole > 0 else 0.0
+    both = shared(first, second)
+    whole = area(first) + area(second) - both
+    return both / whole if whole > 0 else 0.0
 
 
 def pairs(wanted: Sequence[Box], found: Sequence[Box]) -> list[tuple[int, int]]:
@@ -84,12 +74,7 @@ def _is_read(text: UiElement, texts: Sequence[Text]) -> bool:
 
 def _near(box: Box, other: Box) -> bool:
     """Whether the centre of `other` lies in `box`, or that of `box` in `other`."""
-    return _holds(box, other) or _holds(other, box)
-
-
-def _holds(box: Box, other: Box) -> bool:
-    y, x = other[0] + other[2] / 2, other[1] + other[3] / 2
-    return box[0] <= y <= box[0] + box[2] and box[1] <= x <= box[1] + box[3]
+    return contains(box, centre(other)) or contains(other, centre(box))
 
 
 def icons_read(truth: Truth, understood: Understood) -> dict[str, int]:

@@ -7,9 +7,10 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 
 from vlm_agent.episodes import UiElement, Widget
-from vlm_agent.simulator import SimulatedPhone, sample_task
+from vlm_agent.simulator import SimulatedPhone
 from vlm_agent.simulator.demonstrations import phone_seed, subset_of
 from vlm_agent.simulator.drawing.canvas import Canvas, Target
+from vlm_agent.simulator.opening import SimulatedTask
 
 Point = tuple[float, float]
 
@@ -47,12 +48,10 @@ def expert_taps(size: tuple[int, int], split: str = "test") -> Iterator[Truth]:
     seed = 0
     while True:
         number = phone_seed(seed, split)
-        task = sample_task(subset_of(number), split, number)
-        phone = SimulatedPhone(number, size)
-        task.set_up(phone)
+        simulated = SimulatedTask(subset_of(number), split, number, size)
+        phone, task = simulated.fresh_phone()
         steps = task.solve(phone, pixels=False)
-        phone = SimulatedPhone(number, size)
-        task.set_up(phone)
+        phone, task = simulated.fresh_phone()
         for index, step in enumerate(steps):
             if step.action.is_tap:
                 target = phone.target_at(*step.action.touch_yx)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from vlm_agent.episodes import Screen, UiElement
 from vlm_agent.screens.describe import describe
-from vlm_agent.screens.seen import Understood
+from vlm_agent.screens.seen import Understood, centre
 from vlm_agent.sentences.html import screen_html
 
 SIMILAR = 0.85
@@ -52,7 +52,7 @@ class View:
 
 
 def in_words(understood: Understood) -> View:
-    things = [Thing(part.text or part.meaning or part.kind, _centre(part.box)) for part in understood.parts]
+    things = [Thing(part.text or part.meaning or part.kind, centre(part.box)) for part in understood.parts]
     return View(describe(understood), tuple(things))
 
 
@@ -71,10 +71,6 @@ def lines_of(text: str) -> list[Line]:
             head, _, words = line.partition(": ")
             lines.append(Line(head.partition(" ")[2], words, block))
     return lines
-
-
-def _centre(box: tuple[float, float, float, float]) -> tuple[float, float]:
-    return box[0] + box[2] / 2, box[1] + box[3] / 2
 
 
 def plain(text: str) -> str:

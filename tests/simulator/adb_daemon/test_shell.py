@@ -6,15 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vlm_agent.simulator.adb_daemon.files import Files
 from vlm_agent.simulator.adb_daemon.shell.session import NOT_FOUND, SYNTAX_ERROR, Shell, output
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
 
 
+COMMANDS = {"echo": lambda call: output(" ".join(call.words))}
+
+
 def ran(line: str) -> list[tuple[str, ...]]:
     """The words of every command that the line runs."""
     record = []
-    Shell({"echo": lambda call: output(" ".join(call.words))}, record).run(line)
+    Shell(COMMANDS, record.append, Files(), {}).run(line)
     return record
 
 
@@ -67,7 +71,7 @@ def test_a_line_runs_what_a_real_shell_would_run(line, commands):
 @pytest.mark.parametrize("line", ["echo 'a", 'echo "a', "echo $(a", "echo `a", "rm x; echo 'a", "echo " + "$(" * 99])
 def test_a_line_with_an_unclosed_quote_runs_nothing(line):
     record = []
-    assert Shell({}, record).run(line).status == SYNTAX_ERROR
+    assert Shell({}, record.append, Files(), {}).run(line).status == SYNTAX_ERROR
     assert record == []
 
 
@@ -79,7 +83,6 @@ def test_nesting_of_substitutions_is_limited():
 
 
 def test_only_the_end_of_a_pipe_prints_and_the_last_status_counts():
-    shell = Shell({"echo": lambda call: output(" ".join(call.words))}, [])
-    result = shell.run("echo a; echo b | echo c; nothing")
+    result = Shell(COMMANDS, [].append, Files(), {}).run("echo a; echo b | echo c; nothing")
     assert (result.out, result.status) == (b"a\nc\n", NOT_FOUND)
     assert b"nothing: inaccessible or not found" in result.written[-1][1]

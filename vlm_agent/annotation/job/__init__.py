@@ -1,7 +1,7 @@
 """Annotates a folder of shards (`vlm-agent annotate`).
 
-`plan.py` has what decides the output, `shards.py` writes one shard, `estimate.py` computes the cost before the first
-call, `run.py` fills the whole folder, and `finish.py` applies the edits of a review and writes the manifest.
+`settings.py` has what decides the output, `shards.py` writes one shard, `run.py` estimates the cost and fills the whole
+folder, and `finish.py` applies the edits of a review and writes the manifest.
 """
 
 from vlm_agent.annotation.job.finish import finish

@@ -2,25 +2,33 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
 
 from vlm_agent.agents.llm.calls import CallLimits, Calls
 from vlm_agent.agents.llm.client import ChatEndpoint, retry_advice
-from vlm_agent.annotation.annotator import Annotator, clean_text
+from vlm_agent.agents.llm.cost import Expense
+from vlm_agent.annotation.annotator import PLAN, TYPICAL, Annotator, clean_text
 from vlm_agent.annotation.edits import EditStore
-from vlm_agent.annotation.job.estimate import estimate
 from vlm_agent.annotation.job.finish import complete, summarise
 from vlm_agent.annotation.job.settings import WORK, AnnotationSettings, ShardPlan, job, plan_of
 from vlm_agent.annotation.job.shards import AnnotatedRow, Failure, ShardEntry, read_entry, write_shard
-from vlm_agent.annotation.prompts import PlanPrompts, Prompts
+from vlm_agent.annotation.prompts import Messages, PlanPrompts, Prompts
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
 from vlm_agent.files.jobs import ArrayTask
 from vlm_agent.files.threads import ahead
+
+SAMPLED = 5
+"""Episodes whose requests are written for the estimate of the cost."""
+
+_WORDS = {"screen": 75, "action": 8, "think": 45, "result": 45, PLAN: 60}
+_TOKENS_PER_WORD = 1.4
+"""Typical lengths of replies, from Android in the Zoo: descriptions of 80 to 120 words, thoughts of 30 to 70, results
+of 20 to 80. The shipped prompts ask for somewhat less. A plan of six lines has about 60 words."""
 
 
 @dataclass(frozen=True)
@@ -125,13 +133,31 @@ class _Run:
         return failures
 
     def _announce(self, episodes: Sequence[int], max_tokens: int) -> None:
-        expected = estimate(self._dataset, episodes, self._annotator, self._calls, max_tokens)
+        expected = self._estimate(episodes, max_tokens)
         self._console.print(
             f"{self._output}: {len(episodes):,} episodes to annotate; estimated: "
             f"{expected.in_words(self._service.limits.price)}",
             highlight=False,
             soft_wrap=True,
         )
+
+    def _estimate(self, episodes: Sequence[int], max_tokens: int) -> Expense:
+        """The calls and tokens of these episodes, from `SAMPLED` of them; requests that are on disk cost nothing."""
+        sampled = sorted({episodes[len(episodes) * number // SAMPLED] for number in range(SAMPLED)})
+        total, steps = Expense(), 0
+
+        def ask(name: str, messages: Messages) -> str:
+            nonlocal total
+            if (reply := self._calls.stored(messages, max_tokens)) is not None:
+                return reply.answer
+            written = min(round(_WORDS[name] * _TOKENS_PER_WORD), max_tokens)
+            total += self._calls.expected(messages, max_tokens, written)
+            return TYPICAL if name == PLAN else " ".join(["word"] * _WORDS[name])
+
+        sampler = replace(self._annotator, ask=ask)
+        for index in sampled:
+            steps += len(sampler.annotate(self._dataset[index]))
+        return total.times(sum(len(self._dataset.screen_sizes[index]) for index in episodes) / steps)
 
     def _annotate_shard(self, shard: ShardPlan, report: Callable[[int], None]) -> list[Failure]:
         episodes = [self._position[name] for name in shard.episode_ids]

@@ -111,17 +111,14 @@ def write_shard(
     return failures
 
 
-def apply_edits(output: Path, plan: ShardPlan, entry: ShardEntry, edits: EditStore) -> bool:
-    """Brings a complete shard up to date with the edits; returns whether it was rewritten."""
+def apply_edits(output: Path, plan: ShardPlan, entry: ShardEntry, edits: EditStore) -> None:
+    """Rewrites a complete shard and its entry with the edits."""
     digest = edits.digest(plan.episode_ids)
-    if digest == entry.edits:
-        return False
     findings: list[dict[str, Any]] = []
     with open_parquet(output / plan.shard, _REMEDY) as file:
         rows = (_checked(_edited(file.read(groups=[number]).to_pylist()[0], edits), findings) for number in file.groups)
         _write(output / plan.shard, rows, lambda: True)
     write_checked(job(output).entry_path(plan.shard), asdict(entry) | {"edits": digest, "findings": findings})
-    return True
 
 
 class _Incomplete(Exception):  # noqa: N818 (removes the temporary file of a shard)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vlm_agent.episodes import KINDS_WITH_TOUCH, WIDGET_KINDS, Action, ActionKind, UiElement, element_at
+from vlm_agent.geometry import distance
 from vlm_agent.texts.folding import WordList, read_word_lists
 from vlm_agent.texts.secrets import has_card
 
@@ -96,12 +97,7 @@ def _reason_by_elements(action: Action, elements: Sequence[UiElement]) -> str | 
     for element in elements:
         if _SCREEN_WORDS.find(element.text) is not None:
             return f"the screen shows {element.text[:80]!r}"
-        is_touched = touches and _is_near(element, action.touch_yx)
+        is_touched = touches and distance(element.box, action.touch_yx) <= NEAR
         if is_touched and _BUTTON_WORDS.find(element.text) is not None:
             return f"the touched element is {element.text[:80]!r}"
     return None
-
-
-def _is_near(element: UiElement, point_yx: tuple[float, float]) -> bool:
-    y, x, height, width = element.box
-    return y - NEAR <= point_yx[0] <= y + height + NEAR and x - NEAR <= point_yx[1] <= x + width + NEAR

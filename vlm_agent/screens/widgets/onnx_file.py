@@ -40,7 +40,8 @@ _KEYS = ("names", "kinds", "layout")
 
 @dataclass(frozen=True)
 class OnnxFile:
-    """`kinds`: that of each class, None for one that is dropped. `score`, `overlap`: see `tiny.maps.Decoding`."""
+    """`kinds`: that of each class, None for one that is dropped. `score`: the least confidence. `overlap`: IoU above
+    which the weaker of two boxes of one kind is dropped."""
 
     path: Path
     session: Any

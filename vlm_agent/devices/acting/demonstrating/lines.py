@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from vlm_agent.devices.acting.demonstrating.observed import Observed, ObservedAction, ObservedScreen
 from vlm_agent.episodes import KINDS_WITH_TOUCH, Action, ActionKind, UiElement, element_at
+from vlm_agent.geometry import distance
 from vlm_agent.texts.secrets import MASK, SHORT, Focus, Secrets, names_secret
 
 NEAR = 0.03
@@ -319,14 +320,9 @@ def _quoted(text: str) -> str:
 
 
 def _nearest(elements: Sequence[UiElement], point_yx: tuple[float, float]) -> UiElement | None:
-    found = [(_away(element, point_yx), number) for number, element in enumerate(elements) if _name(element)]
+    found = [(distance(element.box, point_yx), number) for number, element in enumerate(elements) if _name(element)]
     away, number = min(found, default=(1.0, -1))
     return elements[number] if away <= NEAR else None
-
-
-def _away(element: UiElement, point_yx: tuple[float, float]) -> float:
-    y, x, height, width = element.box
-    return max(y - point_yx[0], point_yx[0] - y - height, x - point_yx[1], point_yx[1] - x - width)
 
 
 def _is_key(one: ObservedAction, is_typing: bool) -> bool:

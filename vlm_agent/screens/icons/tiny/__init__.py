@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from vlm_agent.errors import CheckpointError
-from vlm_agent.files import atomic_write, share_as_created
+from vlm_agent.files import atomic_write
 from vlm_agent.files.weight_files import check_digest, digest_of
 from vlm_agent.screens.icons import MEANINGS
 from vlm_agent.screens.icons.crops import guesses, normalised
@@ -64,7 +64,6 @@ def write(network: Network, meanings: list[str], path: Path) -> None:
     with atomic_write(path) as temporary:
         notes = {"format": _FORMAT, "meanings": json.dumps(meanings)}
         save_file(tensors, temporary, notes | {_DIGEST: digest_of(tensors, notes)})
-        share_as_created(temporary)
 
 
 def read(path: Path) -> tuple[Network, list[str]]:

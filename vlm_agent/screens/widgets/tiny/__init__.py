@@ -5,7 +5,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -101,35 +101,28 @@ LONGEST = 8192
 """The most pixels of a side that the network reads; longer pictures are reduced further."""
 
 
-@dataclass(frozen=True)
-class Picture:
-    """`pixels`: uint8 (height, width, 3) at the network's scale, without padding."""
-
-    pixels: np.ndarray
-
-    @property
-    def size(self) -> tuple[int, int]:
-        return (self.pixels.shape[0], self.pixels.shape[1])
-
-
-def scaled(pixels: np.ndarray, side: int) -> Picture:
-    """The screen with `side` pixels along its shorter side, or fewer where the longer one would exceed `LONGEST`."""
+def scaled(pixels: np.ndarray, side: int) -> np.ndarray:
+    """The screen, uint8 (height, width, 3), with `side` pixels along its shorter side, or fewer where the longer one
+    would exceed `LONGEST`."""
     high, wide = pixels.shape[:2]
     scale = min(side / min(high, wide), LONGEST / max(high, wide))
     size = (max(1, round(wide * scale)), max(1, round(high * scale)))
     if size == (wide, high):
-        return Picture(pixels)
-    return Picture(np.array(Image.fromarray(pixels).resize(size, Image.Resampling.BILINEAR)))
+        return pixels
+    return np.array(Image.fromarray(pixels).resize(size, Image.Resampling.BILINEAR))
 
 
-def batch(pictures: Sequence[Picture]) -> torch.Tensor:
-    """(B, 3, H, W) float32, about -2 to 2, padded with 0 at the bottom and on the right to a common size."""
-    longest = (max(picture.size[axis] for picture in pictures) for axis in (0, 1))
+def batch(pictures: Sequence[np.ndarray]) -> torch.Tensor:
+    """(B, 3, H, W) float32, about -2 to 2, padded with 0 at the bottom and on the right to a common size.
+
+    `pictures`: B arrays of uint8 (height, width, 3), at the network's scale.
+    """
+    longest = (max(picture.shape[axis] for picture in pictures) for axis in (0, 1))
     high, wide = (-(-length // MULTIPLE) * MULTIPLE for length in longest)
     result = torch.zeros((len(pictures), 3, high, wide)).contiguous(memory_format=torch.channels_last)
     for at, picture in enumerate(pictures):
-        values = torch.from_numpy(np.ascontiguousarray(picture.pixels)).permute(2, 0, 1).float()
-        result[at, :, : picture.size[0], : picture.size[1]] = (values - 127.5) / 64
+        values = torch.from_numpy(np.ascontiguousarray(picture)).permute(2, 0, 1).float()
+        result[at, :, : picture.shape[0], : picture.shape[1]] = (values - 127.5) / 64
     return result
 
 
@@ -142,23 +135,18 @@ Size = tuple[int, int]
 """(height, width)"""
 
 
-@dataclass(frozen=True)
-class Decoding:
-    """`score`: the least confidence. `overlap`: IoU above which the weaker of two boxes of a kind is dropped;
-    `overlap_across`: of two boxes of different kinds. `most`: the largest number of widgets of a picture."""
+LEAST_SCORE = 0.3
+"""The least confidence of a widget."""
 
-    score: float = 0.3
-    overlap: float = 0.2
-    overlap_across: float = 0.5
-    most: int = 300
+OVERLAP, OVERLAP_ACROSS = 0.2, 0.5
+"""IoU above which the weaker of two boxes is dropped: two of one kind, and two of different kinds."""
+
+MOST = 300
+"""The largest number of widgets of a picture."""
 
 
 def decode(
-    logits: np.ndarray,
-    details: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    size: Size,
-    with_state: Sequence[str],
-    decoding: Decoding,
+    logits: np.ndarray, details: Callable[[np.ndarray, np.ndarray], np.ndarray], size: Size, with_state: Sequence[str]
 ) -> tuple[Widget, ...]:
     """Widgets of one picture of `size` pixels at the network's scale.
 
@@ -167,10 +155,10 @@ def decode(
     """
     rows, columns = (-(-side // STRIDE) for side in size)
     heat = 1 / (1 + np.exp(-np.clip(logits[:, :rows, :columns], -30, 30)))
-    is_peak = (heat >= decoding.score) & (heat == ndimage.maximum_filter(heat, (1, 3, 3), mode="constant"))
+    is_peak = (heat >= LEAST_SCORE) & (heat == ndimage.maximum_filter(heat, (1, 3, 3), mode="constant"))
     kinds, at_row, at_column = np.nonzero(is_peak)
     scores = heat[kinds, at_row, at_column]
-    best = np.argsort(-scores, kind="stable")[: decoding.most]
+    best = np.argsort(-scores, kind="stable")[:MOST]
     kinds, at_row, at_column, scores = kinds[best], at_row[best], at_column[best], scores[best]
     found = details(at_row, at_column)
     numbers = np.arange(len(kinds))
@@ -186,7 +174,7 @@ def decode(
             bool(found[index, -1] > 0) if names[index] in with_state else None,
             float(scores[index]),
         )
-        for index in suppressed(boxes, scores, kinds, decoding.overlap, decoding.overlap_across)
+        for index in suppressed(boxes, scores, kinds, OVERLAP, OVERLAP_ACROSS)
     )
 
 
@@ -209,7 +197,6 @@ class PhoneWidgetsTiny:
     network: Network
     side: int
     with_state: tuple[str, ...]
-    decoding: Decoding = field(default_factory=Decoding)
 
     @classmethod
     def load(cls, path: Path | None = None) -> "PhoneWidgetsTiny":
@@ -255,4 +242,4 @@ class PhoneWidgetsTiny:
             def details(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
                 return self.network.details(features[:, rows, columns].T).numpy()
 
-            return decode(logits.numpy(), details, picture.size, self.with_state, self.decoding)
+            return decode(logits.numpy(), details, picture.shape[:2], self.with_state)

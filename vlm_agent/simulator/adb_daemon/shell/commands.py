@@ -104,4 +104,4 @@ MISSING = {
 def shell_of(handset: Handset) -> Shell:
     """The shell of a phone."""
     commands: dict[str, Command] = {name: partial(tool, handset) for name, tool in TOOLS.items()}
-    return Shell(commands, handset.commands, handset.files, MISSING)
+    return Shell(commands, handset.commands.append, handset.files, MISSING)

@@ -6,8 +6,6 @@ Like a real shell, it also runs commands that are injected through wrong quoting
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from types import MappingProxyType
-from typing import Protocol
 
 from vlm_agent.simulator.adb_daemon.files import MAX_BYTES, Files
 from vlm_agent.simulator.adb_daemon.shell.expansion import Budget, Expansion
@@ -101,25 +99,18 @@ class ToolError(Exception):
         self.status = status
 
 
-class CommandRecord(Protocol):
-    """A list, or the bounded record of a handset."""
-
-    def append(self, item: tuple[str, ...], /) -> object: ...
+RecordCommand = Callable[[tuple[str, ...]], object]
+"""Called with the words of each command that runs."""
 
 
 class Shell:
-    """`commands`: name → command. The words of every command that runs are appended to `record`. `reasons`: name of a
+    """`commands`: name → command. `record` is called with the words of every command that runs. `reasons`: name of a
     program that the phone lacks → why, for its error."""
 
     def __init__(
-        self,
-        commands: dict[str, Command],
-        record: CommandRecord,
-        files: Files | None = None,
-        reasons: Mapping[str, str] = MappingProxyType({}),
+        self, commands: dict[str, Command], record: RecordCommand, files: Files, reasons: Mapping[str, str]
     ) -> None:
-        self._commands, self._record, self._reasons = commands, record, reasons
-        self._files = Files() if files is None else files
+        self._commands, self._record, self._files, self._reasons = commands, record, files, reasons
 
     def run(self, line: str) -> Transcript:
         """Runs all commands of a line. A syntax error is reported in the output, not raised."""
@@ -195,7 +186,7 @@ class _Run:
     """The state of a line that runs: variables, status, and whether `exit` has ended it."""
 
     def __init__(
-        self, commands: dict[str, Command], record: CommandRecord, files: Files, reasons: Mapping[str, str]
+        self, commands: dict[str, Command], record: RecordCommand, files: Files, reasons: Mapping[str, str]
     ) -> None:
         self._commands, self._record, self._files, self._reasons = commands, record, files, reasons
         self._budget = Budget()
@@ -274,7 +265,7 @@ class _Run:
         words = [field for word in command.words for field in self._expansion.fields(word)]
         values = {name: self._expansion.text(word) for name, word in command.assignments}
         if values or words:
-            self._record.append((*(f"{name}={value}" for name, value in values.items()), *words))
+            self._record((*(f"{name}={value}" for name, value in values.items()), *words))
         if not words:
             self._expansion.variables |= values
             return self._substituted
@@ -364,7 +355,7 @@ class _Run:
         self._here = streams
         for one in redirections:
             target = self._expansion.text(one.target)
-            self._record.append((one.descriptor.strip("01") + one.operator, target))
+            self._record((one.descriptor.strip("01") + one.operator, target))
             if one.operator == "<":
                 streams = replace(streams, stdin=self._files.read(target))
             else:

@@ -1,7 +1,6 @@
 """`input`: touches, text and keys."""
 
 import math
-import re
 from collections.abc import Callable
 
 from vlm_agent.episodes import Action
@@ -13,8 +12,6 @@ LONG_PRESS_SECONDS = 0.5
 """The shortest touch that counts as a long press (Android, `ViewConfiguration`)."""
 
 _SOURCES = ("touchscreen", "keyboard", "mouse", "stylus", "touchpad")
-
-_PERCENT_S = re.compile(r"%s")
 
 
 def input_(handset: Handset, call: Call) -> Result:
@@ -113,7 +110,7 @@ def _text(handset: Handset, words: list[str]) -> None:
     if not all(" " <= letter <= "~" for letter in words[0]):
         raise ToolError("java.lang.NullPointerException: Attempt to get length of null array", 255)
     # As on Android, %s becomes a space and cannot be escaped.
-    handset.perform(Action.type_text(_PERCENT_S.sub(" ", words[0])))
+    handset.perform(Action.type_text(words[0].replace("%s", " ")))
 
 
 def _keys(handset: Handset, words: list[str]) -> None:

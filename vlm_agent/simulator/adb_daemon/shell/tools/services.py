@@ -22,11 +22,6 @@ def dumpsys(handset: Handset, call: Call) -> Result:
     return failure(f"Can't find service: {' '.join(call.words[:1])}", 0)
 
 
-def _front(handset: Handset) -> str:
-    """`package/activity` of what is on the screen."""
-    return handset.phone.activity
-
-
 def _activity(handset: Handset, words: list[str]) -> str:
     sections = {"activities": _activities, "recents": recents, "top": _top}
     if not words:
@@ -48,13 +43,13 @@ def _activities(handset: Handset) -> str:
 
 
 def _top(handset: Handset) -> str:
-    package = _front(handset).partition("/")[0]
+    package = handset.phone.activity.partition("/")[0]
     number = task_of(handset, handset.phone.front)
-    return f"TASK {package} id={number} userId=0\n  ACTIVITY {_front(handset)} {RECORD} pid={_PID}"
+    return f"TASK {package} id={number} userId=0\n  ACTIVITY {handset.phone.activity} {RECORD} pid={_PID}"
 
 
 def _record(handset: Handset) -> str:
-    return f"ActivityRecord{{{RECORD} u0 {_front(handset)} t{task_of(handset, handset.phone.front)}}}"
+    return f"ActivityRecord{{{RECORD} u0 {handset.phone.activity} t{task_of(handset, handset.phone.front)}}}"
 
 
 def _battery(handset: Handset, words: list[str]) -> str:
@@ -135,7 +130,7 @@ def _displays(handset: Handset) -> str:
 
 
 def _windows(handset: Handset) -> str:
-    front = "NotificationShade" if handset.is_locked else _front(handset)
+    front = "NotificationShade" if handset.is_locked else handset.phone.activity
     return f"  mCurrentFocus=Window{{{RECORD} u0 {front}}}\n  mFocusedApp={_record(handset)}"
 
 
