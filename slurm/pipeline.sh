@@ -193,11 +193,12 @@ gpus() {
 }
 
 submit_convert() {
-    local array="--array=0-$((CONVERT_TASKS - 1))%$CONVERT_AT_ONCE"
+    local array="--array=0-$((CONVERT_TASKS - 1))%$CONVERT_AT_ONCE" finish=(--finish --output "$shards")
     local size=("--cpus-per-task=$CONVERT_CPUS" "--mem=$CONVERT_MEMORY" "--time=$CONVERT_TIME")
     submit convert "$CPU_PARTITION" "$array" "${size[@]}" -- slurm/convert.sbatch "${convert[@]}" \
         --shard-count "$CONVERT_TASKS"
-    submit finish "$CPU_PARTITION" "${size[@]}" -- slurm/convert.sbatch --finish --output "$shards"
+    default --max-bad-fraction "$(option --max-bad-fraction "${convert[@]}" || true)" finish
+    submit finish "$CPU_PARTITION" "${size[@]}" -- slurm/convert.sbatch "${finish[@]}"
 }
 
 submit_features() {

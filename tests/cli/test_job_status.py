@@ -7,6 +7,8 @@ import pytest
 from helpers import tiny
 from helpers.data.feature_shards import write_several
 
+from vlm_agent.agents import Answer
+from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.cli import FAILED, OK, main
 
 AGENT = "agent: scripted\nactions: [complete]\n"
@@ -46,6 +48,20 @@ def test_an_evaluation_by_a_job_array_shows_its_parts_and_then_asks_for_its_end(
     with (output / "parts" / "lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert "an evaluation, running" in _status(capsys, output)
+
+
+def test_an_evaluation_with_unanswered_steps_is_not_complete(place, tmp_path, capsys, monkeypatch):
+    output, fails = tmp_path / "evaluation", lambda *_: Answer("", None, failed="the server is down")
+    with monkeypatch.context() as down:
+        down.setattr(ScriptedAgent, "act", fails)
+        assert _evaluate(place, output) == FAILED
+    text = _status(capsys, output)
+    assert "an evaluation, not complete: some parts failed; run the same `vlm-agent evaluate` again to resume" in text
+    steps = 40 * len(tiny.episode())
+    assert f"failed trained: {steps} step(s) without an answer; first: episode 0, step 0: the server is down" in text
+    assert text.count("the server is down") == 1
+    assert _evaluate(place, output) == OK
+    assert "an evaluation, complete" in _status(capsys, output)
 
 
 def test_an_online_evaluation_shows_the_tasks_of_each_run(place, tmp_path, capsys):

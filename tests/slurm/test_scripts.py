@@ -94,6 +94,13 @@ def test_a_stage_receives_the_output_of_the_previous_one(alone):
     assert evaluation[evaluation.index("--shards") + 1] == "shards"
 
 
+def test_the_finish_has_the_limit_on_bad_steps_of_its_conversion(alone):
+    words = ("convert", "--input", "a", "--output", "s")
+    for own in ([], ["--max-bad-fraction", "0.01"]):
+        _, finish, _ = _submissions(alone, *words, *own)
+        assert finish[finish.index("--finish") :] == ["--finish", "--output", "s", *own]
+
+
 def test_features_are_extracted_between_conversion_and_training(alone):
     commands = _submissions(alone, *WITH_FEATURES)
     chain = _chain(commands)

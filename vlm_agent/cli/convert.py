@@ -64,7 +64,10 @@ def add(commands: Commands) -> None:
     _add_screens(parser)
     parser.add_argument("--workers", type=count, metavar="N", help="processes (default: one per core)")
     parser.add_argument(
-        "--max-bad-fraction", type=_fraction, metavar="F", help="fail if a larger fraction of the steps is unusable"
+        "--max-bad-fraction",
+        type=_fraction,
+        metavar="F",
+        help="fail if a larger fraction of the steps is unusable, or of the bytes in files that end in damage",
     )
     parser.add_argument(
         "--update",

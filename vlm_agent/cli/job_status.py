@@ -18,7 +18,7 @@ from vlm_agent.files.jobs import Job, time_left
 @dataclass(frozen=True)
 class Progress:
     """The parts of a job. `unit`: what a part is, in the plural. `total`: None where it is unknown. `groups`: name →
-    (done, total), in addition. `failed`: a line for each part that failed."""
+    (done, total), in addition. `failed`: lines about parts that failed."""
 
     unit: str
     done: tuple[Path, ...]
@@ -139,7 +139,7 @@ def _kinds() -> Iterable[Kind]:
 
 
 def _of_evaluation(folder: Path) -> Progress:
-    from vlm_agent.evaluation.offline.parts import EPISODES_PER_PART, Parts
+    from vlm_agent.evaluation.offline.parts import EPISODES_PER_PART, Parts, read_counts
     from vlm_agent.evaluation.offline.plan import read_plan
     from vlm_agent.evaluation.offline.run import episodes_of
 
@@ -147,13 +147,16 @@ def _of_evaluation(folder: Path) -> Progress:
     chosen = episodes_of(plan.benchmark)[1]
     parts = Parts(folder, chosen)
     done: list[Path] = []
-    groups = []
+    groups, failed = [], []
     for run in plan.runs:
         written = parts.written(run)
         done += written
         groups.append((run, len(written), len(parts.numbers)))
+        counts = [path.with_suffix(".json") for path in written if path != parts.merged_path(run)]
+        if lines := [line for path in counts for line in read_counts(path, "evaluate again").failed]:
+            failed.append(f"{run}: {len(lines):,} step(s) without an answer; first: {lines[0]}")
     unit = f"parts of {EPISODES_PER_PART} episodes"
-    return Progress(unit, tuple(done), len(parts.numbers) * len(plan.runs), tuple(groups))
+    return Progress(unit, tuple(done), len(parts.numbers) * len(plan.runs), tuple(groups), tuple(failed))
 
 
 def _of_online(folder: Path) -> Progress:

@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 from helpers.data.conversions import COUNTS, STEPS, converted, tree, write_files
 from helpers.data.example_message import Example
-from helpers.data.made_episodes import assert_same_episode, made_episode
+from helpers.data.made_episodes import ACTIONS, assert_same_episode, made_episode, made_screen
 
 from vlm_agent.cli import FAILED, OK, QUARANTINED, main
 from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.formats.tfrecord import write_records
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.sources.aitw import encode_step
+from vlm_agent.datasets.sources.trace_writer import TraceWriter
+from vlm_agent.datasets.sources.traces import DONE, Heading, TraceStep
 from vlm_agent.errors import DatasetError
 
 
@@ -199,6 +201,35 @@ def test_more_bad_records_than_allowed_fail_the_run_and_a_larger_limit_resumes_i
     assert main([*arguments, "--max-bad-fraction", "0.25"]) == QUARANTINED
     converted(source, output=tmp_path / "plain")
     assert tree(tmp_path / "out") == tree(tmp_path / "plain")
+
+
+def test_files_that_are_no_tfrecords_count_by_their_bytes_towards_the_fraction(source, tmp_path, capsys):
+    path = source / "general/general-00000-of-00001"
+    lost, size = len(path.read_bytes()), sum(file.stat().st_size for file in source.glob("*/*-of-*"))
+    path.write_bytes(b"<!DOCTYPE html>".ljust(lost))
+    arguments = ["--output", str(tmp_path / "out"), "--workers", "1", "--max-bad-fraction"]
+    convert_part = ["convert", "--input", str(source), "--shard-index", "0", "--shard-count", "2", *arguments]
+    reason = (
+        f"{lost:,} of {size:,} bytes are of files that cannot be read to their end, general-00000-of-00001 first, "
+        "more than --max-bad-fraction 0.3 allows"
+    )
+    assert main([*convert_part, "1"]) == QUARANTINED
+    assert main(["convert", "--input", str(source), *arguments, "0.3"]) == FAILED
+    assert reason in capsys.readouterr().err
+    assert main(["convert", "--finish", *arguments, "0.3"]) == FAILED
+    assert reason in capsys.readouterr().err
+    assert not (tmp_path / "out/manifest.json").exists()
+    assert main(["convert", "--finish", *arguments, "0.6"]) == QUARANTINED
+
+
+def test_one_unreadable_episode_of_an_input_does_not_count_as_all_of_it(tmp_path):
+    for name in "abc":
+        with TraceWriter(tmp_path / "in" / name, Heading(name, "go", "agent", "phone")) as trace:
+            trace.step(TraceStep(0, trace.screen(0, made_screen()).name, "", (), "", ACTIONS[0]))
+            trace.outcome(0, DONE)
+    (tmp_path / "in/a/trace.json").write_text("{")
+    _, manifest, *_ = converted(tmp_path / "in", output=tmp_path / "out", source="trace", max_bad_fraction=0.4)
+    assert (manifest["files_cut_short"], manifest["files"][0]["size_cut_short"]) == (1, 1)
 
 
 def test_bad_requests_are_refused_before_anything_is_written(source, tmp_path):

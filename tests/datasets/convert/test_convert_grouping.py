@@ -5,13 +5,16 @@ from unittest import mock
 from zlib import crc32
 
 import pytest
+from helpers.data.conversions import converted
+from helpers.data.made_episodes import made_episode, made_screen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vlm_agent.datasets.convert import grouping
 from vlm_agent.datasets.convert.grouping import FAULTS, MAX_OPEN, CompleteEpisode, EpisodeGroups
 from vlm_agent.datasets.sources import BadRecord, EpisodeStep
-from vlm_agent.episodes import Action, Step
+from vlm_agent.datasets.sources.aitw import write_episodes
+from vlm_agent.episodes import Action, Episode, Step, UiElement
 
 FILE = Path("general-00000-of-00001")
 
@@ -222,9 +225,19 @@ def test_over_the_memory_limit_the_oldest_episode_is_quarantined():
         assert whole == {"b": [1, 3, 4]} and len(bad) == 3
         whole, bad, faults = _group(_steps("a0 b0 a1 b1 b2 a2"), size=(1 << 20) + 1)
     assert whole == {"b": [1, 3, 4]}
-    what = "its screens and those of other open episodes exceed 4 MiB"
+    what = "it and the other open episodes exceed 4 MiB in memory"
     assert bad == _left_out("a", what, [0, 2, 5])
     assert faults == {"too_large": 1, "interleaved": 1}
+
+
+@pytest.mark.parametrize("limit", [1 << 20, 3 << 20])
+def test_the_texts_of_a_step_count_towards_the_memory_limit(tmp_path, monkeypatch, limit):
+    elements = (UiElement((0.0, 0.0, 0.5, 0.5), "x" * 2000, "TEXT"),) * 500
+    steps = (Step(made_screen(), Action.press("back"), elements),) * 2
+    write_episodes(tmp_path / "in" / FILE, [Episode("a", "general", "go", steps), made_episode("b")])
+    monkeypatch.setattr(grouping, "MAX_OPEN_BYTES", limit)
+    _, manifest, *_ = converted(tmp_path / "in", output=tmp_path / "out")
+    assert manifest["episode_faults"] == ({} if limit > 2 << 20 else {"too_large": 1})
 
 
 def test_an_episode_completed_beyond_the_memory_limit_is_returned():

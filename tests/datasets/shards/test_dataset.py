@@ -22,6 +22,7 @@ from vlm_agent.datasets.shards.schema import (
 from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
 from vlm_agent.episodes import Action, Episode, Step
 from vlm_agent.errors import DatasetError
+from vlm_agent.files.png import _chunk
 
 SHARDS = ("general/a.parquet", "install/b.parquet")
 EPISODES = (
@@ -227,10 +228,11 @@ def test_one_step_is_that_of_the_episode(folder):
         assert np.array_equal(step.screenshot, expected.screenshot)
 
 
-def test_a_damaged_screen_is_named_by_its_number_in_the_episode(folder):
+@pytest.mark.parametrize("damage", [lambda png: png[:-30], lambda png: png[:-12] + _chunk(b"pHYs", b"") + png[-12:]])
+def test_a_damaged_screen_is_named_by_its_number_in_the_episode(folder, damage):
     dataset = ShardDataset(folder)
     row = dataset.row(0)
-    row["steps"][1]["screenshot"]["bytes"] = row["steps"][1]["screenshot"]["bytes"][:-30]
+    row["steps"][1]["screenshot"]["bytes"] = damage(row["steps"][1]["screenshot"]["bytes"])
     dataset.row = lambda index: row
     named = f"{folder}: episode {row['episode_id']}, step 1: the screen cannot be decoded"
     for read in (lambda: dataset[0], lambda: dataset.step(0, 1), lambda: dataset.steps(0, 1, 2)):

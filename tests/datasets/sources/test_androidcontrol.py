@@ -17,6 +17,7 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.shards.images import ScreenFormat
 from vlm_agent.datasets.sources import BadRecord, androidcontrol
 from vlm_agent.episodes import Action
+from vlm_agent.files.png import _chunk
 
 SAMPLE = Path(__file__).parents[2] / "data/agents_2025/android_control"
 FILES = sorted(SAMPLE.glob("android_control-*"))
@@ -76,6 +77,16 @@ def test_another_format_decodes_the_screens(tmp_path):
     converted(FILES[0], output=tmp_path / "ac", source="androidcontrol", screens=ScreenFormat(max_pixels=60_000))
     (episode,) = ShardDataset(tmp_path / "ac")
     assert all(height * width <= 60_000 for height, width in (step.size for step in episode.steps))
+
+
+def test_a_kept_png_without_pixels_costs_its_episode(tmp_path):
+    png = features()["screenshots"][1]
+    empty = png[:33] + _chunk(b"IDAT", b"") + png[-12:]
+    path = written(tmp_path / "android_control-00000-of-00001", changed(screenshots={1: empty}), features(1))
+    _, _, lines, _ = converted(path, output=tmp_path / "out", source="androidcontrol")
+    assert list(ShardDataset(tmp_path / "out").ids) == ["990002"]
+    assert {line["record"] for line in lines} == {0}
+    assert any("step 1: the screen cannot be decoded" in line["reason"] for line in lines)
 
 
 def test_the_wrong_source_names_the_right_one(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """GUI-Odyssey: actions, notes and the gold box of a step as published; damage costs one episode with its reason."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from helpers import tiny
-from helpers.data.conversions import converted
+from helpers.data.conversions import books_of, converted
 
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -16,6 +17,7 @@ from vlm_agent.datasets.shards.images import ScreenFormat
 from vlm_agent.datasets.sources import gui_odyssey
 from vlm_agent.datasets.sources.registry import find_inputs
 from vlm_agent.episodes import TARGET, Action, ActionKind
+from vlm_agent.files.png import _chunk
 
 DATA = Path(__file__).parents[2] / "data/agents_2025"
 SAMPLE = DATA / "gui_odyssey"
@@ -107,6 +109,7 @@ def test_a_scroll_keeps_its_direction_at_any_length_and_at_a_tie(tmp_path, ends,
         ({"step_length": 6}, "steps has 5 steps, but step_length is 6"),
         ({"steps": 7}, "steps is no list"),
         ({"task_info": {"category": "../x"}}, "task_info.category: '../x' cannot be the name of a subset"),
+        ({"task_info": {"category": "index.parquet"}}, "category: 'index.parquet' cannot be the name of a subset"),
     ],
 )
 def test_a_damaged_episode_is_quarantined_with_its_reason(tmp_path, changes, reason):
@@ -119,6 +122,15 @@ def test_a_damaged_episode_is_quarantined_with_its_reason(tmp_path, changes, rea
     assert list(ShardDataset(tmp_path / "out").ids) == [good.stem]
 
 
+def test_an_episode_in_a_file_whose_name_is_not_utf_8_is_quarantined(tmp_path):
+    path = changed(tmp_path / "in")
+    path.rename(path.with_name(os.fsdecode(b"\xff.json")))
+    path.write_text(ANNOTATION.read_text())
+    _, _, (line,), _ = converted(tmp_path / "in", output=tmp_path / "out", source="gui_odyssey")
+    assert "the name of the file is not valid Unicode at character 0" in line["reason"]
+    assert list(ShardDataset(tmp_path / "out").ids) == [path.stem]
+
+
 def test_a_damaged_screen_or_file_is_named(tmp_path):
     path = changed(tmp_path / "in")
     screen = tmp_path / "in/screenshots" / f"{path.stem}_2.png"
@@ -128,6 +140,38 @@ def test_a_damaged_screen_or_file_is_named(tmp_path):
     path.write_text("{")
     (bad,) = gui_odyssey.read_steps(path)
     assert "the file is not JSON" in bad.reason
+
+
+def with_garbage_for_pixels(png: bytes) -> bytes:
+    return png[:33] + _chunk(b"IDAT", b"no pixels") + png[-12:]
+
+
+def with_a_short_chunk(png: bytes) -> bytes:
+    return png[:-12] + _chunk(b"gAMA", b"") + png[-12:]
+
+
+@pytest.mark.parametrize("damage", [with_garbage_for_pixels, with_a_short_chunk])
+@pytest.mark.parametrize("name", ["png", "webp"])
+def test_a_screen_with_right_checksums_that_cannot_be_decoded_costs_its_episode(tmp_path, damage, name):
+    path = changed(tmp_path / "in")
+    screen = tmp_path / "in/screenshots" / f"{path.stem}_2.png"
+    screen.write_bytes(damage(screen.read_bytes()))
+    arguments = ["--input", str(tmp_path / "in"), "--output", str(tmp_path / "out"), "--workers", "1"]
+    assert main(["convert", "--source", "gui_odyssey", *arguments, "--image-format", name]) == FAILED
+    _, lines = books_of(tmp_path / "out")
+    assert {line["file"] for line in lines} == {str(path)}
+    assert any(re.search("step 2: the screen cannot be decoded", line["reason"]) for line in lines)
+
+
+def test_an_episode_whose_screens_are_too_large_together_is_refused_before_all_are_read(tmp_path, monkeypatch):
+    path = changed(tmp_path / "in")
+    sizes = [screen.stat().st_size for screen in sorted((tmp_path / "in/screenshots").iterdir())]
+    monkeypatch.setattr(gui_odyssey, "_MAX_EPISODE_BYTES", sum(sizes[:3]) - 1)
+    (tmp_path / "in/screenshots" / f"{path.stem}_3.png").unlink()
+    (bad,) = gui_odyssey.read_steps(path)
+    assert bad.reason == f"steps 2: the screens up to this one have more than {sum(sizes[:3]) - 1} bytes"
+    monkeypatch.setattr(gui_odyssey, "_MAX_EPISODE_BYTES", sum(sizes))
+    assert len(list(gui_odyssey.read_steps(changed(tmp_path / "whole")))) == len(sizes)
 
 
 def test_a_category_is_a_subset():

@@ -138,6 +138,7 @@ def test_a_last_line_that_was_being_written_counts_for_nothing(tmp_path):
         (lambda step: step.update(seconds=[1]), "not a line"),
         (lambda step: step.update(step=-1), "step is -1"),
         (lambda step: step.update(said=7), "said holds 7"),
+        (lambda step: step.update(notes={"\ud800": ""}), "the name of a note is not valid Unicode at character 0"),
         (lambda step: step.pop("screen"), "screen"),
     ],
 )
@@ -194,6 +195,12 @@ def test_a_damaged_heading_is_reported(tmp_path, text):
 def test_a_heading_whose_size_is_not_that_of_a_screen_is_reported(tmp_path, size):
     keys = '"version": 2, "id": "1", "goal": "go", "agent": "a", "device": "d"'
     _check_heading_is_reported(tmp_path, f'{{{keys}, "size": {size}}}')
+
+
+@pytest.mark.parametrize("subset", ["manifest.json", "index.parquet", "quarantine.jsonl", "groups.json", "all"])
+def test_a_subset_that_takes_the_name_of_a_file_is_reported(tmp_path, subset):
+    keys = '"version": 2, "id": "1", "goal": "go", "agent": "a", "device": "d", "size": null'
+    _check_heading_is_reported(tmp_path, f'{{{keys}, "subset": "{subset}"}}')
 
 
 def _check_heading_is_reported(tmp_path, text):

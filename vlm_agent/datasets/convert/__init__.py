@@ -66,11 +66,11 @@ def convert(
 
     `splits`: files with the split of each episode. Without them, the split of the source is used, or `train`.
     `mixture`: subset → share of its training episodes to keep. `screens`: the image format, PNG if None. `workers`: the
-    number of processes, one per core if None. `max_bad_fraction`: the share of bad steps above which the run fails.
-    `task`: one task of a job array; only its inputs are converted, and `finish` must follow after all tasks. `console`:
-    for progress and the final table, stderr if None. If `output` contains the same conversion, it is resumed. `update`:
-    its inputs may be other files than before, or more; those are converted. `groups`: name → episode ids, kept with the
-    shards.
+    number of processes, one per core if None. `max_bad_fraction`: the share of bad steps, and of bytes in files that
+    cannot be read to their end, above which the run fails. `task`: one task of a job array; only its inputs are
+    converted, and `finish` must follow after all tasks. `console`: for progress and the final table, stderr if None. If
+    `output` contains the same conversion, it is resumed. `update`: its inputs may be other files than before, or more;
+    those are converted. `groups`: name → episode ids, kept with the shards.
 
     Raises DatasetError before anything is written for an unknown source, inputs without data, a file whose subset
     cannot be determined, two files with the same shard, an invalid split file, and an output with other content or
@@ -212,6 +212,9 @@ class _Run:
 
     def _checked(self, summary: ConversionSummary) -> ConversionSummary:
         check_fraction(summary.quarantined, summary.total("steps_read"), self._max_bad)
+        first = next((file.name for file in summary.files if file.cut_short), "")
+        are_bad = f"bytes are of files that cannot be read to their end, {first} first"
+        check_fraction(summary.total("size_cut_short"), summary.total("size"), self._max_bad, are_bad)
         return summary
 
 

@@ -9,8 +9,8 @@ In AITW the records of an episode are adjacent and in order, and their number is
 - **Interleaved, out of order.** The steps are sorted, as long as at most `MAX_OPEN` episodes are open.
 - **Repeated id.** The first complete episode with an id is kept; later ones are discarded. Later steps of a discarded
   episode in the same file are discarded too, even if they would be complete.
-- **Too large.** The screens of open episodes are in memory. Beyond `MAX_OPEN_BYTES` the oldest episode is discarded
-  if it is incomplete.
+- **Too large.** Open episodes are in memory. Beyond `MAX_OPEN_BYTES` the oldest episode is discarded if it is
+  incomplete.
 """
 
 import reprlib
@@ -32,7 +32,7 @@ FAULTS = {
     "wrong_episode_length": "discarded: episode_length is wrong",
     "conflicting_step": "discarded: different records for the same step",
     "id_seen_before": "discarded: another episode has the same id",
-    "too_large": "discarded: their screens exceed the memory limit",
+    "too_large": "discarded: they exceed the memory limit",
     "repeated_step": "kept, with a repeated record removed",
     "interleaved": "kept, with records that were interleaved with those of other episodes",
     "out_of_order": "kept, with steps that were out of order",
@@ -96,7 +96,7 @@ class EpisodeGroups(Generic[T]):
 
         Nothing happens until the iterator is consumed.
         """
-        record = replace(step, step=None)
+        record = replace(step, step=None, png=None)
         if reason := self._refusal(record):
             yield _bad(record, reason)
             return
@@ -159,7 +159,7 @@ class EpisodeGroups(Generic[T]):
             if self._open[oldest].is_complete:
                 yield from self._finish(oldest)
             else:
-                description = f"its screens and those of other open episodes exceed {MAX_OPEN_BYTES >> 20} MiB"
+                description = f"it and the other open episodes exceed {MAX_OPEN_BYTES >> 20} MiB in memory"
                 yield from self._discard(oldest, TOO_LARGE, description)
 
     def _refusal(self, step: EpisodeStep) -> str | None:

@@ -5,6 +5,7 @@ entry is written after the shard; its existence means that the input is converte
 """
 
 import glob
+import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -82,6 +83,17 @@ class _Stored(NamedTuple):
     moved_points: int
 
 
+_DICT_BYTES = 400
+"""Bytes in memory of an element beside its texts: its dict and its box."""
+
+
+def _size(struct: dict, goal: str) -> int:
+    """Bytes in memory of a step of `step_struct`: its screen, texts and elements."""
+    dicts = [struct, *struct["elements"], *struct["notes"]]
+    texts = [goal, *(value for one in dicts for value in one.values() if isinstance(value, str))]
+    return len(struct["screenshot"]["bytes"]) + sum(map(sys.getsizeof, texts)) + _DICT_BYTES * len(dicts)
+
+
 class _OneInput:
     def __init__(self, options: Options, splits: Splits | None, input_: Input, duplicate_ids: frozenset[str]) -> None:
         self._options, self._splits, self._duplicate_ids = options, splits, duplicate_ids
@@ -98,7 +110,9 @@ class _OneInput:
     def take(self, item: EpisodeStep | BadRecord | Exclusion, writer: ShardWriter) -> None:
         if isinstance(item, BadRecord):
             self._bad.append(item)
-            self.summary.cut_short |= item.ends_file
+            if item.ends_file:
+                self.summary.cut_short = True
+                self.summary.size_cut_short += item.file.stat().st_size
         elif isinstance(item, Exclusion):
             self.summary.exclude(item)
         elif self._is_selected(item):
@@ -154,16 +168,16 @@ class _OneInput:
 
     def _encode(self, item: EpisodeStep) -> tuple[_Stored, int]:
         step, screens, png = item.step, self._options.screens, item.png
-        if step is not None and png is not None and screens.keeps(step.size):
-            screen = EncodedScreen(bytes(png), *step.size)
-        elif step is not None and png is not None:
-            screen = screens.encode(decode_screen(bytes(png)))
+        if step is not None and png is not None:
+            data = bytes(png)
+            pixels = decode_screen(data)  # also of a PNG that is kept: its checksums do not say that it can be decoded
+            screen = EncodedScreen(data, *step.size) if screens.keeps(step.size) else screens.encode(pixels)
         elif step is not None and step.screenshot is not None:
             screen = screens.encode(step.screenshot)
         else:
             raise ValueError(f"{item.file}: record {item.record} has no screen to write")
         struct = step_struct(step, screen, screens.name, item.step_id, item.record, item.offset)
-        return _Stored(struct, item.moved_points), len(screen.data)
+        return _Stored(struct, item.moved_points), _size(struct, item.goal)
 
     def _write(self, items: Iterable[CompleteEpisode[_Stored] | BadRecord], writer: ShardWriter) -> None:
         for item in items:

@@ -35,10 +35,11 @@ _EXCLUDED = {
 class FileSummary:
     """Counts of one input. `shard` is None if no episode of it was written.
 
-    `cut_short`: reading ended at damage, so the number of records after it is unknown. `episodes_left_out` counts
-    episodes by reason: one of `_EXCLUDED`, or of the source; `episode_faults` by fault (`grouping.FAULTS`).
-    `exclusions` counts the steps, among `steps_left_out`, that the source excludes, by reason. `points_moved` counts
-    points of written steps that were a little outside the screen (`sources.checks.EDGE_TOLERANCE`).
+    `cut_short`: reading ended at damage, so the number of records after it is unknown. `size_cut_short`: bytes of the
+    files in which it did. `episodes_left_out` counts episodes by reason: one of `_EXCLUDED`, or of the source;
+    `episode_faults` by fault (`grouping.FAULTS`). `exclusions` counts the steps, among `steps_left_out`, that the
+    source excludes, by reason. `points_moved` counts points of written steps that were a little outside the screen
+    (`sources.checks.EDGE_TOLERANCE`).
     """
 
     name: str
@@ -53,6 +54,7 @@ class FileSummary:
     episodes_written: int = 0
     points_moved: int = 0
     cut_short: bool = False
+    size_cut_short: int = 0
     exclusions: dict[str, int] = field(default_factory=dict)
     episodes_left_out: dict[str, int] = field(default_factory=dict)
     episode_faults: dict[str, int] = field(default_factory=dict)
@@ -107,7 +109,7 @@ class ConversionSummary:
         return cls(output, [entry.summary for entry in entries], bad[:_SHOWN_BAD_RECORDS], waiting, is_part)
 
     def total(self, count: str) -> int:
-        """`count` is one of `COUNTS`, or `points_moved`."""
+        """`count` is one of `COUNTS`, `points_moved`, `size` or `size_cut_short`."""
         return sum(getattr(file, count) for file in self.files)
 
     def totals_by(self, kind: str) -> dict[str, int]:

@@ -98,11 +98,11 @@ class Watch:
         )
 
 
-def check_fraction(bad: int, steps: int, allowed: float | None) -> None:
-    """Raises DatasetError if more than the `allowed` fraction of the steps is bad. None allows any."""
-    if allowed is not None and bad > allowed * steps:
+def check_fraction(bad: int, total: int, allowed: float | None, are_bad: str = "steps read are bad") -> None:
+    """Raises DatasetError if more than the `allowed` fraction is bad. None allows any."""
+    if allowed is not None and bad > allowed * total:
         raise DatasetError(
-            f"{bad:,} of {steps:,} steps read are bad, more than --max-bad-fraction {allowed:g} allows; run the same "
+            f"{bad:,} of {total:,} {are_bad}, more than --max-bad-fraction {allowed:g} allows; run the same "
             "command with a larger fraction to resume; quarantine.jsonl then lists them"
         )
 
@@ -115,17 +115,16 @@ class Job:
     duplicate_ids: frozenset[str]
 
 
-def convert_jobs(conversion: Conversion, jobs: Sequence[Job], workers: int, watch: Watch) -> list[Entry]:
-    """The entries of all jobs, in any order.
+def convert_jobs(conversion: Conversion, jobs: Sequence[Job], workers: int, watch: Watch) -> None:
+    """Converts the inputs of all jobs, in any order.
 
     An input whose files cannot be read does not stop the others: DatasetError is raised after they are converted.
     Raises DatasetError at once if a worker dies, and OSError at once if nothing can be written any more (`NO_ROOM`).
     """
     run = _in_this_process if min(workers, len(jobs)) <= 1 else _in_processes
-    entries, failures = [], []
+    failures = []
     for result in run(conversion, jobs, workers, watch):
         if isinstance(result, Entry):
-            entries.append(result)
             watch.file_done()
         elif result.number in NO_ROOM:
             raise OSError(result.number, os.strerror(result.number))
@@ -136,7 +135,6 @@ def convert_jobs(conversion: Conversion, jobs: Sequence[Job], workers: int, watc
             "\n".join(map(str, failures)) + f"\n{len(failures)} input(s) could not be converted; the others are. "
             "Run the same command again to retry"
         )
-    return entries
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from vlm_agent.datasets.shards.images import EncodedScreen, ScreenFormat
+from vlm_agent.datasets.sources.checks import DAMAGED_FILE_ERRORS
 from vlm_agent.episodes import Action, Episode, Step, UiElement, shown_elements
 from vlm_agent.errors import DatasetError
 
@@ -240,5 +241,5 @@ def decode_screen(data: bytes) -> np.ndarray:
     try:
         with Image.open(io.BytesIO(data)) as image:
             return np.array(image if image.mode == "RGB" else image.convert("RGB"))
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+    except (*DAMAGED_FILE_ERRORS, Image.DecompressionBombError) as error:
         raise DatasetError(f"the screen cannot be decoded ({error})") from None

@@ -111,8 +111,8 @@ class Source:
     is_published: whether papers print scores on it (`evaluation/report/published.yaml`).
     example: an example of a file name, for the error about a folder without such files.
     is_data: whether a file in a folder belongs to this source, decided by its name.
-    inputs: groups the files into inputs. An input has one subset: any name that a folder can have. Raises DatasetError
-        for a file whose subset cannot be determined.
+    inputs: groups the files into inputs. An input has one subset (see `checks.check_subset`). Raises DatasetError for
+        a file whose subset cannot be determined.
     read: yields the steps of an input in order, a BadRecord for each unusable record, and Exclusions, so that every
         record is counted. Opens every file through `HashedFiles.open`, so that the manifest contains its SHA-256.
 

@@ -51,7 +51,9 @@ NOTE_KEYS = {
 
 AITW_KINDS = tuple(kind for kind in ActionKind if kind.is_in_aitw)
 
-_SUBSET = re.compile(r"\w[\w .+-]{0,99}")
+_SUBSET = re.compile(r"\w[\w +-]{0,99}")
+"""Without a dot: `manifest.json` and the other files lie beside the folders of the subsets."""
+
 _RESERVED_SUBSETS = ("all", "overall")
 _MAX_NUMBER = float(np.finfo(np.float32).max)
 

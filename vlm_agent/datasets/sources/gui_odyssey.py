@@ -28,7 +28,8 @@ DEFAULT_SUBSET = "odyssey"
 """For episodes whose category cannot be read; they are quarantined."""
 
 _MAX_PNG_BYTES = 1 << 26
-"""Larger files are refused, to bound memory."""
+_MAX_EPISODE_BYTES = 1 << 28
+"""Larger files, and episodes whose screens have more bytes together, are refused, to bound memory."""
 
 _SCALE = 1000
 _NOTES = ("description", "intention", "context")
@@ -134,14 +135,19 @@ def _parse_episode(path: Path, subset: str | None) -> list[EpisodeStep]:
     category, steps = _category(content), _steps(content)
     task, device = (checks.JsonFields(content.value(key)) for key in ("task_info", "device_info"))
     release = device.string("sdk_version") if "sdk_version" in device else ""
-    read = [_step(step, path, f"steps {number}") for number, step in enumerate(steps)]
+    read, size = [], 0
+    for number, one in enumerate(steps):
+        read.append(_step(one, path, f"steps {number}"))
+        size += len(read[-1][1])
+        if size > _MAX_EPISODE_BYTES:
+            raise DatasetError(f"steps {number}: the screens up to this one have more than {_MAX_EPISODE_BYTES} bytes")
     return [
         EpisodeStep(
             file=path,
             record=0,
             offset=0,
             fingerprint=zlib.crc32(png),
-            episode_id=path.stem,
+            episode_id=checks.unicode_of(path.stem, "the name of the file"),
             subset=subset or category,
             step_id=number,
             episode_length=len(steps),

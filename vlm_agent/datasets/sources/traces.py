@@ -380,7 +380,10 @@ def _step_of(content: dict) -> TraceStep:
         seconds=dict(
             zip(content["seconds"], checks.numbers_of([*content["seconds"].values()], "seconds"), strict=True)
         ),
-        notes={name: checks.text_of(text, f"notes.{name}") for name, text in content.get("notes", {}).items()},
+        notes={
+            checks.text_of(name, "the name of a note"): checks.text_of(text, f"notes.{name}")
+            for name, text in content.get("notes", {}).items()
+        },
         black=_flag(content.get("black", False), "black"),
         moved_points=moved_points,
     )
