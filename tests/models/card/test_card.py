@@ -70,7 +70,7 @@ def test_it_has_base_data_training_and_command_and_no_folder_of_the_machine(fold
 
 
 def test_the_embedded_base_has_the_digest_of_its_weights(folder):
-    assert "phone\\_vlm\\_tiny, sha256 53b9ee26" in card_of(
+    assert "phone\\_vlm\\_tiny, sha256 5650da5d" in card_of(
         folder, {"base": {"checkpoint": "phone_vlm_tiny", "content": "1"}}
     )
 
