@@ -50,9 +50,11 @@ def test_gestures_are_named_and_directed_as_the_actions_say_themselves(gestures,
     assert set(directions) == {*DIRECTIONS, None}
 
 
-def test_every_kind_of_action_keeps_its_name(tmp_path):
-    columns = read_columns(_dataset(tmp_path, [made_episode(actions=ACTIONS)]))
+def test_every_kind_of_action_keeps_its_name_and_its_fields(tmp_path):
+    dataset = _dataset(tmp_path, [made_episode(actions=ACTIONS)])
+    columns = read_columns(dataset)
     assert [ACTION_NAMES[code] for code in columns.action] == [action.name for action in ACTIONS]
+    assert list(columns.actions()) == [step.action for step in dataset.without_pixels(0).steps]
 
 
 def test_steps_know_the_subset_of_their_episode(tmp_path):

@@ -68,8 +68,8 @@ class Columns:
 
     def actions(self) -> Iterator[Action]:
         """Every action, in order."""
-        columns = (self.action_kind, self.touch_yx, self.lift_yx, self.text)
-        return starmap(Action, zip(*(column.tolist() for column in columns), strict=True))
+        points = (map(tuple, column.tolist()) for column in (self.touch_yx, self.lift_yx))
+        return starmap(Action, zip(self.action_kind.tolist(), *points, self.text.to_pylist(), strict=True))
 
     def steps_of(self, subset: str) -> np.ndarray:
         """bool (S,): whether a step's episode belongs to the subset."""
