@@ -12,10 +12,10 @@ TOOL = ROOT / "tools" / "measure_structure.py"
 
 GREATEST = {
     "first loss: modules": 59,
-    "first loss: lines of these functions": 3_733,
+    "first loss: lines of these functions": 3_717,
     "first verdict: modules": 66,
-    "first verdict: lines of these functions": 4_199,  # 46 of them since the base's answer meets the matcher's boxes
-    "lines of the spine": 66_080,
+    "first verdict: lines of these functions": 4_196,  # 46 of them only where the base's answer meets a box
+    "lines of the spine": 65_957,
     "entries at the top of the package": 22,
 }
 """Figure → its greatest accepted value, where that is above the goal. Only lower it."""
