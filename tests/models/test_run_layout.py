@@ -57,7 +57,7 @@ def test_the_card_names_these_weights_their_licence_and_pictures_that_are_there(
 
 
 def test_the_card_of_the_base_names_the_recipe_and_the_commit_of_each_part():
-    for part in ("reading", "walks"):
+    for part in ("reading", "walks", "reading_and_walks"):
         assert re.search(f"`shipped_weights/phone_vlm_tiny/{part}.yaml`: commit `[0-9a-f]{{40}}`", card())
 
 
