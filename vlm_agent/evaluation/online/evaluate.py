@@ -104,7 +104,7 @@ def evaluate_online(
     pixels. `split`: of the `task_set`, by default simulated phones.
 
     Returns the content of `online.json`: {"about", "runs", "tasks"}. Raises DatasetError if `output` holds something
-    else, DeviceError for a split that the set does not have and for more phones at once.
+    else, DeviceError for a split that the set does not have, more phones at once, a subset named like a row.
     """
     task_set = read_task_set() if task_set is None else task_set
     if task_set.at_once is not None and workers > task_set.at_once:
@@ -112,8 +112,8 @@ def evaluate_online(
             f"--workers is {workers}, and the task set {task_set.task_set} has phones for {task_set.at_once} at once"
         )
     played = list(enumerate(task_set.tasks(tasks, seed, split)))
-    for name in {OVERALL, MEMORY}.intersection(task.subset for _, task in played):
-        raise DeviceError(f"subset {name} of the task set {task_set.task_set} is a row of every table; rename it")
+    if rows := sorted({task.subset for _, task in played} & {OVERALL, MEMORY}):
+        raise DeviceError(f"subset {rows[0]} of the task set {task_set.task_set} is a row of every table; rename it")
     baselines = [run for run in BASELINES if run != EXPERT or task_set.has_expert]
     runs = [AGENT, *controls_of(settings.text_inputs, controls), *baselines]
     identity = {

@@ -270,7 +270,7 @@ def online_tables(runs: Mapping[str, Mapping]) -> tuple[Table, ...]:
     )
     for name, rows in runs.items():
         rates = (_rate(rows[OVERALL], rate, interval) for rate, interval in SHARES_OF_TASKS.items())
-        outcomes.add_row(Text(name), *rates, _number(rows[OVERALL]["reached"], ".1f"))
+        outcomes.add_row(Text(name), *rates, _number(rows[OVERALL]["reached"]))
     cost = new_table("Cost", _ONLINE_COSTS, left=("ends",))
     for name, rows in runs.items():
         cost.add_row(Text(name), *_cost_cells(rows[OVERALL]))

@@ -48,7 +48,6 @@ class Shop:
         self.button_order = rng.random() < 0.5
         self.picture_tall = rng.choice((90.0, 120.0, 150.0))
         self.cart: list[str] = []
-        self.added: list[str] = []
         self.emptied = False
         self.badges = True
 
@@ -80,7 +79,6 @@ class Shop:
 
     def add(self, product: str) -> None:
         self.cart.append(product)
-        self.added.append(product)
         self.host.push("shop_added", product)
 
     def remove(self, product: str) -> None:
