@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import mul
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ import torch
 from peft import PeftModel
 from transformers import PreTrainedModel
 
+from vlm_agent.agents import Usage
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.episodes import ACTION_NAMES
 from vlm_agent.errors import RecipeError, TrainingError
@@ -26,7 +28,7 @@ from vlm_agent.models.weights.precision import cast_linear_weights, is_quantised
 from vlm_agent.recipe.reinforcement import ReinforcementRecipe
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.reinforcement.methods import METHODS, Method, Trial
-from vlm_agent.reinforcement.rollouts import Rollout, play, replayed, task_at
+from vlm_agent.reinforcement.rollouts import RecordedAnswer, Rollout, play, replayed, task_at
 from vlm_agent.reinforcement.rounds import Round, practised_templates
 from vlm_agent.reinforcement.sentences import Scored, collated, dealt, scored
 from vlm_agent.sentences import NO_ACTION
@@ -161,7 +163,13 @@ class RolloutStream:
         is_resumed = played.folder.exists()
         with preserved_random_state():
             agent = acting_copy(engine, data)
-            player = partial(play, agent, temperature=data.played.temperature, seed=played.sampling_seed)
+            player = partial(
+                play,
+                agent,
+                temperature=data.played.temperature,
+                seed=played.sampling_seed,
+                is_corrected=data.method.is_corrected,
+            )
             rollouts = played.played(digest_of(engine.model) if is_new else None, player)
         playing = time.monotonic() - started
         sentences, groups = self._learned(rollouts, agent)
@@ -183,11 +191,12 @@ class RolloutStream:
 
     def _collated(self, rows: Sequence[Sequence[Scored]], number: int) -> dict[str, Any]:
         data = self.data
-        return collated(rows[number], data.processor, data.played.temperature, data.method.clip)
+        temperature = 1.0 if data.method.is_corrected else data.played.temperature
+        return collated(rows[number], data.processor, temperature, data.method.clip)
 
     def _learned(self, rollouts: Sequence[Rollout], agent: VlmAgent) -> tuple[list[Scored], dict[str, float]]:
         """The sentences of the groups with an advantage, and figures of all groups."""
-        played, samples = self.data.played, self.data.played.samples
+        played, samples, is_corrected = self.data.played, self.data.played.samples, self.data.method.is_corrected
         found: list[Scored] = []
         figures = dict.fromkeys(("mixed_groups", *LEARNED), 0.0)
         for at in range(0, len(rollouts), samples):
@@ -199,10 +208,14 @@ class RolloutStream:
             figures["mixed_groups"] += len({trial.success for trial in trials}) > 1
             # Means of equal rewards differ from them by rounding.
             advantages = [[round(one, 9) for one in own] for own in self.data.method.advantages(trials)]
+            if is_corrected:
+                known = [[bool(answer.correction) for answer in one.answers] for one in group]
+                advantages = [list(map(mul, *pair)) for pair in zip(advantages, known, strict=True)]
             if any(itertools.chain(*advantages)):
                 figures["learned_groups"] += 1
                 for one, own in zip(group, advantages, strict=True):
-                    found += _sentences(one, own, agent) if any(own) else []
+                    learned = [answer.corrected() if is_corrected else answer for answer in one.answers]
+                    found += _sentences(one, learned, own, agent) if any(own) else []
             if played.all_fail == "demonstration" and not any(trial.success for trial in trials):
                 figures["demonstrations"] += 1
                 found += _demonstration(group[0].task, agent)
@@ -217,20 +230,23 @@ def _demonstration(task: str, agent: VlmAgent) -> list[Scored]:
     return [Scored.of(one, DEMONSTRATION_WEIGHT) for one in found]
 
 
-def _sentences(rollout: Rollout, advantages: Sequence[float], agent: VlmAgent) -> list[Scored]:
+def _sentences(
+    rollout: Rollout, learned: Sequence[RecordedAnswer], advantages: Sequence[float], agent: VlmAgent
+) -> list[Scored]:
+    """`learned`: the answers in place of the rollout's own."""
     prompts, kinds = [], []
-    for prompt, action in replayed(rollout, agent):
+    for prompt, answer in zip(replayed(rollout, agent), learned, strict=True):
+        action = prompt.answer(answer.ids, Usage()).action
         prompts.append(prompt.sentence)
         kinds.append(NO_ACTION if action is None else ACTION_NAMES.index(action.name))
-    found = scored(prompts, rollout.answers, kinds, advantages)
+    found = scored(prompts, learned, kinds, advantages)
     for one in found:
         one.sentence.about = f"{rollout.task} sample {rollout.sample}"
     return found
 
 
 def _of_nothing(rollout: Rollout, agent: VlmAgent) -> Scored:
-    prompt, _ = next(replayed(rollout, agent))
-    return Scored.of_nothing(prompt.sentence, rollout.answers[0])
+    return Scored.of_nothing(next(replayed(rollout, agent)).sentence, rollout.answers[0])
 
 
 def acting_copy(engine: Engine, data: RolloutData) -> VlmAgent:

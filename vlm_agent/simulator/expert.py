@@ -33,6 +33,10 @@ GoalScript = Callable[[SimulatedPhone], Iterator[Intent]]
 state is the expert's memory."""
 
 
+class StuckError(RuntimeError):
+    """A script asks for what the phone does not have, or does not end."""
+
+
 def tap(key: str) -> Intent:
     """Tap the target; swipe to it first if it is hidden."""
     return Intent("tap", key)
@@ -131,13 +135,20 @@ class Expert:
 
     `steps` has one step per action, with the screen before it, and `reasons` why. `pixels`: whether steps have
     screenshots. `thoughts`: whether the steps that `follow` returns have notes; they change
-    nothing else. `goal`: the instruction, whose names a plan may use.
+    nothing else. `goal`: the instruction, whose names a plan may use. `limit`: the most steps.
     """
 
     def __init__(
-        self, phone: SimulatedPhone, rng: random.Random, pixels: bool = True, thoughts: bool = False, goal: str = ""
+        self,
+        phone: SimulatedPhone,
+        rng: random.Random,
+        pixels: bool = True,
+        thoughts: bool = False,
+        goal: str = "",
+        limit: int = MAX_STEPS,
     ) -> None:
         self.phone, self.rng, self.pixels, self.thoughts, self.goal = phone, rng, pixels, thoughts, goal
+        self.limit = limit
         self.steps: list[Step] = []
         self.reasons: list[Reason] = []
         self._intents: list[Intent] = []
@@ -146,7 +157,7 @@ class Expert:
     def follow(self, script: GoalScript) -> tuple[Step, ...]:
         """Runs the whole script, then performs `complete` or `impossible`; returns all steps.
 
-        Raises RuntimeError for a target that the phone does not have, and after `MAX_STEPS` steps.
+        Raises StuckError for a target that the phone does not have, and after `limit` steps.
         """
         last, reason = Action.complete(), Reason("complete")
         intents = script(self.phone)
@@ -169,9 +180,9 @@ class Expert:
 
     def _act(self, action: Action, reason: Reason) -> None:
         phone = self.phone
-        if len(self.steps) >= MAX_STEPS:
-            raise RuntimeError(
-                f"the script does not end within {MAX_STEPS} steps on phone {phone.seed}, now in {phone.activity}"
+        if len(self.steps) >= self.limit:
+            raise StuckError(
+                f"the script does not end within {self.limit} steps on phone {phone.seed}, now in {phone.activity}"
             )
         screenshot = phone.screenshot() if self.pixels else None
         self.steps.append(Step(screenshot, action, phone.elements(), phone.activity))
@@ -215,6 +226,6 @@ class Expert:
         while (target := self.phone.canvas().find(key)) is None:
             hidden = self.phone.canvas().hidden.get(key)
             if hidden is None:
-                raise RuntimeError(f"{key!r} is not on phone {self.phone.seed}, now in {self.phone.activity}")
+                raise StuckError(f"{key!r} is not on phone {self.phone.seed}, now in {self.phone.activity}")
             self._swipe(hidden.direction, hidden.y, Reason("hidden", name_of(key)))
         return target

@@ -19,11 +19,13 @@ class Method:
     """`advantages`: the advantage of every answer of every trial of a group, [trial][answer]. `compares`: whether they
     come from a comparison of the trials, so that a group needs two or more. `clip`: the bounds (low, high) of the ratio
     between learner and sampler; None: no ratio is taken, and the loss is the advantage times the cross entropy.
+    `is_corrected`: the answers that are learned are the expert's, on the screens that the agent reached.
     """
 
     advantages: Callable[[Sequence[Trial]], list[list[float]]]
     compares: bool
     clip: tuple[float, float] | None = None
+    is_corrected: bool = False
 
 
 def same_for_all_answers(advantages: Sequence[float], group: Sequence[Trial]) -> list[list[float]]:
