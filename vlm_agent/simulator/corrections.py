@@ -4,7 +4,7 @@ import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice, product
+from itertools import islice
 
 from vlm_agent.episodes import Action, ActionKind, Step
 from vlm_agent.simulator.expert import BACK, HOME, MAX_STEPS, Expert, GoalScript, Intent, StuckError
@@ -34,12 +34,17 @@ class Corrector:
         screen of the run, in order."""
         self._known |= _words(element.text for element in phone.elements())
         best = self._tried(phone.fork(), lambda _: iter(()), MAX_STEPS)
-        for detour, skipped in product(DETOURS, range(len(self.solution))):
-            # A step shortens the way by one step at most, so nothing shorter is found.
-            if best and len(best) < self._expected:
-                break
-            script = partial(_resumed, self.task.script, detour, skipped)
-            best = self._tried(phone.fork(), script, len(best) - 1 if best else MAX_STEPS) or best
+        for detour in DETOURS:
+            there = phone.fork()
+            for intent in detour:
+                there.perform(Action.press(intent.verb))
+            for skipped in range(len(self.solution)):
+                # A step shortens the way by one step at most, so nothing shorter is found.
+                if best and len(best) < self._expected:
+                    break
+                if _is_possible(next(islice(self.task.script(there), skipped, None), None), there):
+                    script = partial(_resumed, self.task.script, detour, skipped)
+                    best = self._tried(phone.fork(), script, len(best) - 1 if best else MAX_STEPS) or best
         self._expected = len(best) or self._expected + 1
         return best
 
@@ -59,6 +64,13 @@ class Corrector:
             if step.action.kind is ActionKind.TYPE and not _words([step.action.text]) <= known:
                 return False
         return True
+
+
+def _is_possible(intent: Intent | None, phone: SimulatedPhone) -> bool:
+    """Whether the expert can begin with the intent; most are out of reach, which is seen without trying them."""
+    if intent is None or intent.verb not in ("tap", "see") or phone.popup is not None or phone.shade:
+        return intent is not None
+    return phone.canvas().find(intent.what) is not None or intent.what in phone.canvas().hidden
 
 
 def _resumed(script: GoalScript, detour: tuple[Intent, ...], skipped: int, phone: SimulatedPhone) -> Iterator[Intent]:
