@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import mul
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,8 +26,8 @@ from vlm_agent.models.weights.adapters import merge_adapter
 from vlm_agent.models.weights.precision import cast_linear_weights, is_quantised
 from vlm_agent.recipe.reinforcement import ReinforcementRecipe
 from vlm_agent.recipe.run import Recipe, read_recipe
-from vlm_agent.reinforcement.methods import METHODS, Method, Trial
-from vlm_agent.reinforcement.rollouts import RecordedAnswer, Rollout, play, replayed, task_at
+from vlm_agent.reinforcement.methods import METHODS, Method
+from vlm_agent.reinforcement.rollouts import Rollout, play, replayed, task_at
 from vlm_agent.reinforcement.rounds import Round, practised_templates
 from vlm_agent.reinforcement.sentences import Scored, collated, dealt, scored
 from vlm_agent.sentences import NO_ACTION
@@ -113,8 +112,11 @@ class RolloutData(DataModule):
                 f"reinforcement.samples: {played.method} compares the samples of a task, and all advantages of 1 "
                 "sample are zero; use 8"
             )
-        if played.all_fail == "demonstration" and UsedNotes(self.recipe.data.notes).learned_names:
-            raise RecipeError("reinforcement.all_fail: demonstrations of phones have no notes to learn; use none")
+        has_expert = self.method.expert_share is not None
+        is_shown = has_expert or played.all_fail == "demonstration"
+        if is_shown and UsedNotes(self.recipe.data.notes).learned_names:
+            key = f"method: {played.method}" if has_expert else "all_fail: demonstration"
+            raise RecipeError(f"reinforcement.{key} learns from the expert, which writes no notes; learn no data.notes")
         self._check_base()
         if played.task_set != "simulated":
             raise RecipeError(f"reinforcement.task_set: {played.task_set!r} cannot be practised; use simulated")
@@ -168,7 +170,7 @@ class RolloutStream:
                 agent,
                 temperature=data.played.temperature,
                 seed=played.sampling_seed,
-                is_corrected=data.method.is_corrected,
+                expert_share=data.method.expert_share,
             )
             rollouts = played.played(digest_of(engine.model) if is_new else None, player)
         playing = time.monotonic() - started
@@ -191,31 +193,24 @@ class RolloutStream:
 
     def _collated(self, rows: Sequence[Sequence[Scored]], number: int) -> dict[str, Any]:
         data = self.data
-        temperature = 1.0 if data.method.is_corrected else data.played.temperature
+        temperature = 1.0 if data.method.expert_share is not None else data.played.temperature
         return collated(rows[number], data.processor, temperature, data.method.clip)
 
     def _learned(self, rollouts: Sequence[Rollout], agent: VlmAgent) -> tuple[list[Scored], dict[str, float]]:
         """The sentences of the groups with an advantage, and figures of all groups."""
-        played, samples, is_corrected = self.data.played, self.data.played.samples, self.data.method.is_corrected
+        played, samples = self.data.played, self.data.played.samples
         found: list[Scored] = []
         figures = dict.fromkeys(("mixed_groups", *LEARNED), 0.0)
         for at in range(0, len(rollouts), samples):
             group = rollouts[at : at + samples]
-            trials = [
-                Trial(one.reward(played.reward), bool(one.outcome.success), [answer.state for answer in one.answers])
-                for one in group
-            ]
+            trials = [one.trial(played.reward) for one in group]
             figures["mixed_groups"] += len({trial.success for trial in trials}) > 1
             # Means of equal rewards differ from them by rounding.
             advantages = [[round(one, 9) for one in own] for own in self.data.method.advantages(trials)]
-            if is_corrected:
-                known = [[bool(answer.correction) for answer in one.answers] for one in group]
-                advantages = [list(map(mul, *pair)) for pair in zip(advantages, known, strict=True)]
             if any(itertools.chain(*advantages)):
                 figures["learned_groups"] += 1
                 for one, own in zip(group, advantages, strict=True):
-                    learned = [answer.corrected() if is_corrected else answer for answer in one.answers]
-                    found += _sentences(one, learned, own, agent) if any(own) else []
+                    found += _sentences(one, own, agent, self.data.method.expert_share is not None) if any(own) else []
             if played.all_fail == "demonstration" and not any(trial.success for trial in trials):
                 figures["demonstrations"] += 1
                 found += _demonstration(group[0].task, agent)
@@ -230,11 +225,9 @@ def _demonstration(task: str, agent: VlmAgent) -> list[Scored]:
     return [Scored.of(one, DEMONSTRATION_WEIGHT) for one in found]
 
 
-def _sentences(
-    rollout: Rollout, learned: Sequence[RecordedAnswer], advantages: Sequence[float], agent: VlmAgent
-) -> list[Scored]:
-    """`learned`: the answers in place of the rollout's own."""
+def _sentences(rollout: Rollout, advantages: Sequence[float], agent: VlmAgent, is_corrected: bool) -> list[Scored]:
     prompts, kinds = [], []
+    learned = [answer.corrected() if is_corrected else answer for answer in rollout.answers]
     for prompt, answer in zip(replayed(rollout, agent), learned, strict=True):
         action = prompt.answer(answer.ids, Usage()).action
         prompts.append(prompt.sentence)

@@ -26,36 +26,46 @@ class Corrector:
     def __init__(self, task: Task, solution: Sequence[Action]) -> None:
         """`solution`: the expert's actions from the start of the task."""
         self.task, self.solution = task, solution
-        self._expected = len(solution)
+        self._expected = len(solution) + 1
+        self._intents: list[Intent] = []  # of the last steps, from that of the first step on
         self._known = _words([task.goal])
 
     def steps(self, phone: SimulatedPhone) -> tuple[Step, ...]:
         """The steps from the next one to the last, without pixels; empty where no way is found. Called once on each
         screen of the run, in order."""
         self._known |= _words(element.text for element in phone.elements())
-        best = self._tried(phone.fork(), lambda _: iter(()), MAX_STEPS)
+        best: tuple[Step, ...] = ()
+        for script in self._scripts(phone):
+            best = self._tried(phone.fork(), script, len(best) - 1 if best else MAX_STEPS) or best
+            # A step shortens the way by one step at most, so nothing shorter is found.
+            if best and len(best) < self._expected:
+                break
+        self._expected = len(best) or self._expected + 1
+        return best
+
+    def _scripts(self, phone: SimulatedPhone) -> Iterator[GoalScript]:
+        """What to try: the end, then the last steps again, without and with the intent that they began with."""
+        for intents in ([], self._intents[1:], self._intents):
+            yield lambda _, intents=intents: iter(intents)
         for detour in DETOURS:
             there = phone.fork()
             for intent in detour:
                 there.perform(Action.press(intent.verb))
             for skipped in range(len(self.solution)):
-                # A step shortens the way by one step at most, so nothing shorter is found.
-                if best and len(best) < self._expected:
-                    break
                 if _is_possible(next(islice(self.task.script(there), skipped, None), None), there):
-                    script = partial(_resumed, self.task.script, detour, skipped)
-                    best = self._tried(phone.fork(), script, len(best) - 1 if best else MAX_STEPS) or best
-        self._expected = len(best) or self._expected + 1
-        return best
+                    yield partial(_resumed, self.task.script, detour, skipped)
 
     def _tried(self, phone: SimulatedPhone, script: GoalScript, limit: int) -> tuple[Step, ...]:
         rng = random.Random(f"finger {self.task.seed} {self._expected}")
+        expert = Expert(phone, rng, pixels=False, limit=limit)
         try:
-            steps = Expert(phone, rng, pixels=False, limit=limit).follow(script)
+            steps = expert.follow(script)
         except StuckError:
             return ()
-        is_right = steps[-1].action == self.solution[-1] and self.task.reached(phone) and self._is_known(steps)
-        return steps if is_right else ()
+        if steps[-1].action != self.solution[-1] or not self.task.reached(phone) or not self._is_known(steps):
+            return ()
+        self._intents = [one for one in expert.intents[expert.pursued[0] :] if one.verb != "complete"]
+        return steps
 
     def _is_known(self, steps: Iterable[Step]) -> bool:
         known = set(self._known)

@@ -133,8 +133,8 @@ _CAUSES: dict[str, Cause] = {"home": "elsewhere", "back": "earlier", "enter": "t
 class Expert:
     """Runs a script on a phone: closes dialogs, swipes targets into view, and adds human-like jitter to gestures.
 
-    `steps` has one step per action, with the screen before it, and `reasons` why. `pixels`: whether steps have
-    screenshots. `thoughts`: whether the steps that `follow` returns have notes; they change
+    `steps` has one step per action, with the screen before it, `reasons` why, and `pursued` the number of its intent.
+    `pixels`: whether steps have screenshots. `thoughts`: whether the steps that `follow` returns have notes; they change
     nothing else. `goal`: the instruction, whose names a plan may use. `limit`: the most steps.
     """
 
@@ -151,8 +151,8 @@ class Expert:
         self.limit = limit
         self.steps: list[Step] = []
         self.reasons: list[Reason] = []
-        self._intents: list[Intent] = []
-        self._pursued: list[int] = []  # for each step, the number of its intent
+        self.intents: list[Intent] = []
+        self.pursued: list[int] = []
 
     def follow(self, script: GoalScript) -> tuple[Step, ...]:
         """Runs the whole script, then performs `complete` or `impossible`; returns all steps.
@@ -162,21 +162,21 @@ class Expert:
         last, reason = Action.complete(), Reason("complete")
         intents = script(self.phone)
         for intent in intents:
-            self._intents.append(intent)
+            self.intents.append(intent)
             if intent.verb == "impossible":
                 last, reason = Action.impossible(), Reason("impossible", intent.wants)
                 break
             self._pursue(intent)
         else:
-            self._intents.append(Intent("complete"))
+            self.intents.append(Intent("complete"))
         self._close_popup()
         self._act(last, reason)
         if not self.thoughts:
             return tuple(self.steps)
         if reason.cause == "impossible":  # an earlier plan has what the phone turned out to lack
-            self._intents += [*islice(intents, MAX_LINES), Intent("complete")]
+            self.intents += [*islice(intents, MAX_LINES), Intent("complete")]
         steps = with_texts(self.steps, self.reasons)
-        return with_remaining(steps, self.reasons, self._pursued, self._intents, self.goal)
+        return with_remaining(steps, self.reasons, self.pursued, self.intents, self.goal)
 
     def _act(self, action: Action, reason: Reason) -> None:
         phone = self.phone
@@ -187,7 +187,7 @@ class Expert:
         screenshot = phone.screenshot() if self.pixels else None
         self.steps.append(Step(screenshot, action, phone.elements(), phone.activity))
         self.reasons.append(reason)
-        self._pursued.append(len(self._intents) - 1)
+        self.pursued.append(len(self.intents) - 1)
         phone.perform(action)
 
     def _pursue(self, intent: Intent) -> None:
