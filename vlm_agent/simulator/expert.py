@@ -134,8 +134,8 @@ class Expert:
     """Runs a script on a phone: closes dialogs, swipes targets into view, and adds human-like jitter to gestures.
 
     `steps` has one step per action, with the screen before it, `reasons` why, and `pursued` the number of its intent.
-    `pixels`: whether steps have screenshots. `thoughts`: whether the steps that `follow` returns have notes; they change
-    nothing else. `goal`: the instruction, whose names a plan may use. `limit`: the most steps.
+    `pixels`: whether steps have screenshots. `thoughts`: whether the steps that `follow` returns have notes; else they
+    are the same. `goal`: the instruction, whose names a plan may use. `limit`: the most steps.
     """
 
     def __init__(
