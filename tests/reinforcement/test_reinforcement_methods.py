@@ -43,15 +43,6 @@ def test_gigpo_adds_the_advantage_among_steps_that_begin_in_one_state():
     assert flat(of("gigpo")) == pytest.approx([0.75 + first, 0.75] + [-0.25 - 0.95 / 4, -0.25, -0.25] * 3)
 
 
-def test_dagger_learns_every_answer_that_the_expert_has_whatever_the_reward():
-    known = [trial._replace(corrected=[True] * len(trial.states)) for trial in (WON, LOST)]
-    assert of("dagger", [*known, LOST._replace(corrected=[True, False, True])]) == [
-        [1.0] * 2,
-        [1.0] * 3,
-        [1.0, 0.0, 1.0],
-    ]
-
-
 def test_a_state_that_a_trial_meets_twice_is_compared_with_itself():
     (walked,) = of("gigpo", [Trial(1.0, True, ["a", "a"])])
     assert walked == pytest.approx([(0.95 - 1) / 2, (1 - 0.95) / 2])

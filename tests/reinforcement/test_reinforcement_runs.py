@@ -1,7 +1,6 @@
 """Runs of reinforcement: a killed one resumes to the same weights, and recipes that cannot learn are refused."""
 
 import io
-import itertools
 import json
 import math
 import shutil
@@ -22,11 +21,9 @@ from vlm_agent.errors import DatasetError, RecipeError, TrainingError, UserError
 from vlm_agent.files import read_checked
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.yaml_file import validated
-from vlm_agent.reinforcement import data, rounds
+from vlm_agent.reinforcement import rounds
 from vlm_agent.reinforcement.data import _demonstration, data_of, refuse_idle_rounds
 from vlm_agent.reinforcement.rollouts import RecordedAnswer, Rollout
-from vlm_agent.reinforcement.sentences import Scored, collated
-from vlm_agent.sentences import IGNORED
 from vlm_agent.simulator import TEMPLATES
 from vlm_agent.simulator.demonstrations import simulated_tasks
 from vlm_agent.training.engine import Engine
@@ -159,27 +156,6 @@ def test_learner_and_sampler_are_compared_where_tokens_were_sampled(tmp_path):
     assert line["log_probability_gap"] <= 1e-4
 
 
-def learned_answers(one: Scored) -> list[list[int]]:
-    """The tokens of each answer with an advantage."""
-    labels = zip(one.sentence.labels, one.advantages, strict=True)
-    parts = itertools.groupby((label if advantage else IGNORED for label, advantage in labels), lambda id_: id_ < 0)
-    return [list(ids) for is_between, ids in parts if not is_between]
-
-
-def test_dagger_learns_the_experts_answers_on_the_screens_of_the_rollouts(tmp_path, monkeypatch):
-    learned = []
-    monkeypatch.setattr(data, "collated", lambda row, *rest: learned.extend(row) or collated(row, *rest))
-    played = {"method": "dagger", "samples": 1, "rounds": 1, "updates": 1, "reward": {}}
-    (line,) = lines(run(tmp_path / "run", **played))
-    assert line["learned_groups"] == 2 and line["grad_norm"] > 0 and "log_probability_gap" not in line
-    (wave,) = (tmp_path / "run/rounds/00000/waves").iterdir()
-    answers = [answer for rollout in read_checked(wave, "")["rollouts"] for answer in rollout["answers"]]
-    corrections = [answer["correction"] for answer in answers if answer["correction"]]
-    assert any(answer["ids"] != answer["correction"] for answer in answers)
-    found = {id(one): learned_answers(one) for one in learned}  # the row of the gap is collated twice
-    assert sorted(itertools.chain(*found.values())) == sorted(corrections)
-
-
 def test_the_curriculum_prefers_templates_that_sometimes_succeed(tmp_path):
     played = recipe(tmp_path, rounds=1, tasks=1).reinforcement
     first = rounds.Round(tmp_path, 0, played, 0)
@@ -222,7 +198,7 @@ ALL = [template.name for template in TEMPLATES]
 @pytest.mark.parametrize(
     ("played", "message"),
     [
-        ({"method": "ppo"}, "method: 'ppo' is unknown; choose one of awr, dagger, filtered, gigpo, grpo"),
+        ({"method": "ppo"}, "method: 'ppo' is unknown; choose one of awr, filtered, gigpo, grpo"),
         ({"samples": 1}, "samples: grpo compares the samples of a task, and all advantages of 1 sample are zero"),
         ({"samples": 1, "method": "gigpo"}, "samples: gigpo compares"),
         ({"temperature": 0}, "temperature: 0 makes all samples of a task equal, so that all advantages are zero"),
@@ -268,16 +244,7 @@ def test_keys_that_rollouts_exclude_are_refused(tmp_path, changes, message):
     [
         ({"action_language": {"name": "binned"}}, {}, "action_language: phone_vlm_tiny has learned"),
         ({"data": {"past_screens": 2}}, {}, "data.past_screens: phone_vlm_tiny has learned None; use it in place of 2"),
-        (
-            {"data": {"notes": {"think": "learned"}}},
-            {"all_fail": "demonstration"},
-            "demonstration learns from the expert",
-        ),
-        (
-            {"data": {"notes": {"think": "learned"}}},
-            {"method": "dagger"},
-            "dagger learns from the expert, which writes no",
-        ),
+        ({"data": {"notes": {"think": "learned"}}}, {"all_fail": "demonstration"}, "have no notes to learn"),
     ],
 )
 def test_an_agent_plays_and_learns_in_the_form_that_its_base_has_learned(tmp_path, changes, played, message):

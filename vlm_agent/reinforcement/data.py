@@ -15,7 +15,6 @@ import torch
 from peft import PeftModel
 from transformers import PreTrainedModel
 
-from vlm_agent.agents import Usage
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.episodes import ACTION_NAMES
 from vlm_agent.errors import RecipeError, TrainingError
@@ -26,7 +25,7 @@ from vlm_agent.models.weights.adapters import merge_adapter
 from vlm_agent.models.weights.precision import cast_linear_weights, is_quantised
 from vlm_agent.recipe.reinforcement import ReinforcementRecipe
 from vlm_agent.recipe.run import Recipe, read_recipe
-from vlm_agent.reinforcement.methods import METHODS, Method
+from vlm_agent.reinforcement.methods import METHODS, Method, Trial
 from vlm_agent.reinforcement.rollouts import Rollout, play, replayed, task_at
 from vlm_agent.reinforcement.rounds import Round, practised_templates
 from vlm_agent.reinforcement.sentences import Scored, collated, dealt, scored
@@ -112,11 +111,8 @@ class RolloutData(DataModule):
                 f"reinforcement.samples: {played.method} compares the samples of a task, and all advantages of 1 "
                 "sample are zero; use 8"
             )
-        has_expert = self.method.expert_share is not None
-        is_shown = has_expert or played.all_fail == "demonstration"
-        if is_shown and UsedNotes(self.recipe.data.notes).learned_names:
-            key = f"method: {played.method}" if has_expert else "all_fail: demonstration"
-            raise RecipeError(f"reinforcement.{key} learns from the expert, which writes no notes; learn no data.notes")
+        if played.all_fail == "demonstration" and UsedNotes(self.recipe.data.notes).learned_names:
+            raise RecipeError("reinforcement.all_fail: demonstrations of phones have no notes to learn; use none")
         self._check_base()
         if played.task_set != "simulated":
             raise RecipeError(f"reinforcement.task_set: {played.task_set!r} cannot be practised; use simulated")
@@ -165,13 +161,7 @@ class RolloutStream:
         is_resumed = played.folder.exists()
         with preserved_random_state():
             agent = acting_copy(engine, data)
-            player = partial(
-                play,
-                agent,
-                temperature=data.played.temperature,
-                seed=played.sampling_seed,
-                expert_share=data.method.expert_share,
-            )
+            player = partial(play, agent, temperature=data.played.temperature, seed=played.sampling_seed)
             rollouts = played.played(digest_of(engine.model) if is_new else None, player)
         playing = time.monotonic() - started
         sentences, groups = self._learned(rollouts, agent)
@@ -193,8 +183,7 @@ class RolloutStream:
 
     def _collated(self, rows: Sequence[Sequence[Scored]], number: int) -> dict[str, Any]:
         data = self.data
-        temperature = 1.0 if data.method.expert_share is not None else data.played.temperature
-        return collated(rows[number], data.processor, temperature, data.method.clip)
+        return collated(rows[number], data.processor, data.played.temperature, data.method.clip)
 
     def _learned(self, rollouts: Sequence[Rollout], agent: VlmAgent) -> tuple[list[Scored], dict[str, float]]:
         """The sentences of the groups with an advantage, and figures of all groups."""
@@ -203,14 +192,17 @@ class RolloutStream:
         figures = dict.fromkeys(("mixed_groups", *LEARNED), 0.0)
         for at in range(0, len(rollouts), samples):
             group = rollouts[at : at + samples]
-            trials = [one.trial(played.reward) for one in group]
+            trials = [
+                Trial(one.reward(played.reward), bool(one.outcome.success), [answer.state for answer in one.answers])
+                for one in group
+            ]
             figures["mixed_groups"] += len({trial.success for trial in trials}) > 1
             # Means of equal rewards differ from them by rounding.
             advantages = [[round(one, 9) for one in own] for own in self.data.method.advantages(trials)]
             if any(itertools.chain(*advantages)):
                 figures["learned_groups"] += 1
                 for one, own in zip(group, advantages, strict=True):
-                    found += _sentences(one, own, agent, self.data.method.expert_share is not None) if any(own) else []
+                    found += _sentences(one, own, agent) if any(own) else []
             if played.all_fail == "demonstration" and not any(trial.success for trial in trials):
                 figures["demonstrations"] += 1
                 found += _demonstration(group[0].task, agent)
@@ -225,21 +217,20 @@ def _demonstration(task: str, agent: VlmAgent) -> list[Scored]:
     return [Scored.of(one, DEMONSTRATION_WEIGHT) for one in found]
 
 
-def _sentences(rollout: Rollout, advantages: Sequence[float], agent: VlmAgent, is_corrected: bool) -> list[Scored]:
+def _sentences(rollout: Rollout, advantages: Sequence[float], agent: VlmAgent) -> list[Scored]:
     prompts, kinds = [], []
-    learned = [answer.corrected() if is_corrected else answer for answer in rollout.answers]
-    for prompt, answer in zip(replayed(rollout, agent), learned, strict=True):
-        action = prompt.answer(answer.ids, Usage()).action
+    for prompt, action in replayed(rollout, agent):
         prompts.append(prompt.sentence)
         kinds.append(NO_ACTION if action is None else ACTION_NAMES.index(action.name))
-    found = scored(prompts, learned, kinds, advantages)
+    found = scored(prompts, rollout.answers, kinds, advantages)
     for one in found:
         one.sentence.about = f"{rollout.task} sample {rollout.sample}"
     return found
 
 
 def _of_nothing(rollout: Rollout, agent: VlmAgent) -> Scored:
-    return Scored.of_nothing(next(replayed(rollout, agent)).sentence, rollout.answers[0])
+    prompt, _ = next(replayed(rollout, agent))
+    return Scored.of_nothing(prompt.sentence, rollout.answers[0])
 
 
 def acting_copy(engine: Engine, data: RolloutData) -> VlmAgent:

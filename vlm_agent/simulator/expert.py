@@ -33,10 +33,6 @@ GoalScript = Callable[[SimulatedPhone], Iterator[Intent]]
 state is the expert's memory."""
 
 
-class StuckError(RuntimeError):
-    """A script asks for what the phone does not have, or does not end."""
-
-
 def tap(key: str) -> Intent:
     """Tap the target; swipe to it first if it is hidden."""
     return Intent("tap", key)
@@ -133,61 +129,54 @@ _CAUSES: dict[str, Cause] = {"home": "elsewhere", "back": "earlier", "enter": "t
 class Expert:
     """Runs a script on a phone: closes dialogs, swipes targets into view, and adds human-like jitter to gestures.
 
-    `steps` has one step per action, with the screen before it, `reasons` why, and `pursued` the number of its intent.
-    `pixels`: whether steps have screenshots. `thoughts`: whether the steps that `follow` returns have notes; else they
-    are the same. `goal`: the instruction, whose names a plan may use. `limit`: the most steps.
+    `steps` has one step per action, with the screen before it, and `reasons` why. `pixels`: whether steps have
+    screenshots. `thoughts`: whether the steps that `follow` returns have notes; they change
+    nothing else. `goal`: the instruction, whose names a plan may use.
     """
 
     def __init__(
-        self,
-        phone: SimulatedPhone,
-        rng: random.Random,
-        pixels: bool = True,
-        thoughts: bool = False,
-        goal: str = "",
-        limit: int = MAX_STEPS,
+        self, phone: SimulatedPhone, rng: random.Random, pixels: bool = True, thoughts: bool = False, goal: str = ""
     ) -> None:
         self.phone, self.rng, self.pixels, self.thoughts, self.goal = phone, rng, pixels, thoughts, goal
-        self.limit = limit
         self.steps: list[Step] = []
         self.reasons: list[Reason] = []
-        self.intents: list[Intent] = []
-        self.pursued: list[int] = []
+        self._intents: list[Intent] = []
+        self._pursued: list[int] = []  # for each step, the number of its intent
 
     def follow(self, script: GoalScript) -> tuple[Step, ...]:
         """Runs the whole script, then performs `complete` or `impossible`; returns all steps.
 
-        Raises StuckError for a target that the phone does not have, and after `limit` steps.
+        Raises RuntimeError for a target that the phone does not have, and after `MAX_STEPS` steps.
         """
         last, reason = Action.complete(), Reason("complete")
         intents = script(self.phone)
         for intent in intents:
-            self.intents.append(intent)
+            self._intents.append(intent)
             if intent.verb == "impossible":
                 last, reason = Action.impossible(), Reason("impossible", intent.wants)
                 break
             self._pursue(intent)
         else:
-            self.intents.append(Intent("complete"))
+            self._intents.append(Intent("complete"))
         self._close_popup()
         self._act(last, reason)
         if not self.thoughts:
             return tuple(self.steps)
         if reason.cause == "impossible":  # an earlier plan has what the phone turned out to lack
-            self.intents += [*islice(intents, MAX_LINES), Intent("complete")]
+            self._intents += [*islice(intents, MAX_LINES), Intent("complete")]
         steps = with_texts(self.steps, self.reasons)
-        return with_remaining(steps, self.reasons, self.pursued, self.intents, self.goal)
+        return with_remaining(steps, self.reasons, self._pursued, self._intents, self.goal)
 
     def _act(self, action: Action, reason: Reason) -> None:
         phone = self.phone
-        if len(self.steps) >= self.limit:
-            raise StuckError(
-                f"the script does not end within {self.limit} steps on phone {phone.seed}, now in {phone.activity}"
+        if len(self.steps) >= MAX_STEPS:
+            raise RuntimeError(
+                f"the script does not end within {MAX_STEPS} steps on phone {phone.seed}, now in {phone.activity}"
             )
         screenshot = phone.screenshot() if self.pixels else None
         self.steps.append(Step(screenshot, action, phone.elements(), phone.activity))
         self.reasons.append(reason)
-        self.pursued.append(len(self.intents) - 1)
+        self._pursued.append(len(self._intents) - 1)
         phone.perform(action)
 
     def _pursue(self, intent: Intent) -> None:
@@ -226,6 +215,6 @@ class Expert:
         while (target := self.phone.canvas().find(key)) is None:
             hidden = self.phone.canvas().hidden.get(key)
             if hidden is None:
-                raise StuckError(f"{key!r} is not on phone {self.phone.seed}, now in {self.phone.activity}")
+                raise RuntimeError(f"{key!r} is not on phone {self.phone.seed}, now in {self.phone.activity}")
             self._swipe(hidden.direction, hidden.y, Reason("hidden", name_of(key)))
         return target

@@ -110,12 +110,7 @@ class Task:
         """The expert's steps after `set_up`; the last action is `complete` or `impossible`. `pixels`: whether the steps
         have screenshots. `thoughts`: whether they have notes."""
         expert = Expert(phone, random.Random(f"finger {self.seed}"), pixels, thoughts, self.goal)
-        return expert.follow(self.script)
-
-    @property
-    def script(self) -> GoalScript:
-        """The expert's script."""
-        return self._goal.script
+        return expert.follow(self._goal.script)
 
 
 def check_templates(names: tuple[str, ...], key: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from vlm_agent.settings import Registry
 
 METHODS: Registry[Method] = Registry(
     "vlm_agent.reinforcement_methods",
-    {name: f"vlm_agent.reinforcement.methods.{name}:METHOD" for name in ("filtered", "awr", "grpo", "gigpo", "dagger")},
+    {name: f"vlm_agent.reinforcement.methods.{name}:METHOD" for name in ("filtered", "awr", "grpo", "gigpo")},
     instance_of=Method,
 )
 

@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 class Trial(NamedTuple):
     """One rollout of a task. `states`: for each of its answers the state of the phone before it; equal states are equal
-    strings. `corrected`: for each of its answers whether the expert has another or the same one."""
+    strings."""
 
     reward: float
     success: bool
     states: Sequence[str]
-    corrected: Sequence[bool] = ()
 
 
 @dataclass(frozen=True)
@@ -20,14 +19,11 @@ class Method:
     """`advantages`: the advantage of every answer of every trial of a group, [trial][answer]. `compares`: whether they
     come from a comparison of the trials, so that a group needs two or more. `clip`: the bounds (low, high) of the ratio
     between learner and sampler; None: no ratio is taken, and the loss is the advantage times the cross entropy.
-    `expert_share`: the expert's answers are learned in place of the agent's, and it performs this share of them itself,
-    drawn at random; None: without an expert.
     """
 
     advantages: Callable[[Sequence[Trial]], list[list[float]]]
     compares: bool
     clip: tuple[float, float] | None = None
-    expert_share: float | None = None
 
 
 def same_for_all_answers(advantages: Sequence[float], group: Sequence[Trial]) -> list[list[float]]:

@@ -199,8 +199,8 @@ def turn_photo(slots: Slots) -> Goal:
         photos.view(city, min(max(1, before), 6) - 1 if 1 <= before <= 6 else number - 1 + step)
 
     def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        if (route := phone.the(Photos).route).name == "photo":
-            yield swipe("left" if number > route.about[1] + 1 else "right")
+        at = phone.the(Photos).route.about[1] + 1
+        yield swipe("left" if number > at else "right")
 
     def reached(phone: SimulatedPhone) -> bool:
         return phone.shown == "Photos" and phone.the(Photos).route.about == [city, number - 1]
