@@ -38,7 +38,7 @@ def read(monkeypatch):
         pictures.append(pixels)
         return understood(f"read {pixels[0, 0, 0]}", size=pixels.shape[:2])
 
-    read_screens._reader.cache_clear()
+    ScreenReader.of.cache_clear()
     monkeypatch.setattr(read_screens, "understand", first_pixel)
     return pictures
 

@@ -111,13 +111,6 @@ def test_marks_at_the_edge_stay_on_the_screen(point):
     assert _has(draw_action(_screen(), Action.swipe(point, (0.5, 0.5)), EXPERT), EXPERT)
 
 
-def test_two_pills_lie_apart():
-    screen = _screen(90)
-    first = _changed(screen, draw_action(screen, Action.press("back"), EXPERT, "expert"))
-    second = _changed(screen, draw_action(screen, Action.press("home"), PREDICTED, "agent", row=1))
-    assert second[:, 0].max() < first[:, 0].min()
-
-
 def test_a_label_adds_its_words():
     screen = _screen(90)
     plain, labelled = (draw_action(screen, Action.tap(0.5, 0.5), EXPERT, label) for label in (None, "expert"))

@@ -82,7 +82,6 @@ def test_groups_are_read_from_their_file(tmp_path):
     path = tmp_path / "groups.json"
     path.write_text('{"easy": ["1", "2"], "hard": []}')
     assert read_groups(path) == {"easy": ["1", "2"], "hard": []}
-    assert read_groups(None) == {}
     for content in ("[]", '{"easy": "1"}', "{", '{"easy": [["1"]]}', '{"easy": [1.5]}'):
         path.write_text(content)
         with pytest.raises(DatasetError, match=re.escape(str(path))):

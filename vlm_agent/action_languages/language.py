@@ -75,7 +75,6 @@ class ActionLanguage(Protocol):
     @abstractmethod
     def instructions(self) -> str:
         """A description of the language for the prompt of a model that was not trained on it."""
-        ...
 
     @abstractmethod
     def encode(self, action: Action, screen: Screen | None = None, swipe_target: str | None = None) -> str:
@@ -84,7 +83,6 @@ class ActionLanguage(Protocol):
         `screen`: for a language that names or numbers the touched element. `swipe_target`: the name of the element
         that a swipe should bring into view, used if `name_swipe_targets` is true.
         """
-        ...
 
     def in_words(self, action: Action, screen: Screen) -> str:
         """The action as a line of an earlier step whose screen is not shown."""
@@ -93,7 +91,6 @@ class ActionLanguage(Protocol):
     @abstractmethod
     def decode(self, text: str, screen: Screen | None = None) -> Action | None:
         """The action that `text` encodes, None if it encodes none. Never raises, and never evaluates `text` as code."""
-        ...
 
     def problem(self, text: str, screen: Screen | None = None) -> str | None:
         """Why `decode` returns None, for a model that is asked again; None if `text` is an action."""
@@ -110,7 +107,6 @@ class ActionLanguage(Protocol):
     @abstractmethod
     def vocabulary(self) -> LanguageVocabulary:
         """The phrases and coordinates that a tokenizer trained from scratch needs."""
-        ...
 
     def ending(self, text: str) -> str | None:
         """Text that completes `text` to an action: "" if `text` is an action, None if no completion exists.

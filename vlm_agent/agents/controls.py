@@ -3,9 +3,11 @@
 The difference between the scores of an agent and of its control shows how much the agent uses that information.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Self
 
 import numpy as np
 
@@ -78,21 +80,54 @@ def controlled(agent: Agent, control: Control) -> Agent:
 
 
 @dataclass(frozen=True)
-class ControlledAgent(Agent):
-    """`agent` under `control`. It still answers in batches, because the control changes its episodes."""
+class AgentAround(Agent):
+    """`agent`, which is asked something else: under control, or about elements that are read."""
 
     agent: Agent
-    control: Control
+
+    @abstractmethod
+    def visible(self, goal: str, history: Sequence[Turn], screen: Screen) -> Asked:
+        """What the agent is asked in place of the arguments of `act`."""
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
         return self.agent.act(*self.visible(goal, history, screen))
 
-    def together(self) -> "ControlledTogether | None":
+    def together(self) -> ActsTogether | None:
         together = self.agent.together()
-        return None if together is None else ControlledTogether(self.visible, together)
+        return None if together is None else TogetherAround(self.visible, together)
+
+    def without_sight(self) -> Self | None:
+        blind = self.agent.without_sight()
+        return None if blind is None else replace(self, agent=blind)
+
+    def estimate(self, sample: Callable[[], Sequence[Episode]], steps: int) -> str | None:
+        return self.agent.estimate(sample, steps)
+
+    def spending(self) -> str:
+        return self.agent.spending()
+
+    def stop(self) -> None:
+        self.agent.stop()
+
+
+@dataclass(frozen=True)
+class TogetherAround:
+    """`ActsTogether` of an `AgentAround`."""
+
+    visible: Callable[[str, Sequence[Turn], Screen], Asked]
+    together: ActsTogether
+
+    def act(self, asked: Sequence[Asked]) -> list[Answer]:
+        return self.together.act([self.visible(*one) for one in asked])
+
+
+@dataclass(frozen=True)
+class ControlledAgent(AgentAround):
+    """`agent` under `control`. It still answers in batches, because the control changes its episodes."""
+
+    control: Control
 
     def visible(self, goal: str, history: Sequence[Turn], screen: Screen) -> Asked:
-        """What the agent is asked in place of the arguments of `act`."""
         if self.control.shuffled_results:
             *before, screen = with_shuffled_notes([*(turn.screen for turn in history), screen], goal)
             history = [replace(turn, screen=shown) for turn, shown in zip(history, before, strict=True)]
@@ -112,32 +147,8 @@ class ControlledAgent(Agent):
     def answer_prepared(self, prepared: Sequence[list]) -> list[list[Answer]]:
         return _by_episode(self.agent.answer_prepared([part for each in prepared for part in each]), prepared)
 
-    def without_sight(self) -> "ControlledAgent | None":
-        blind = self.agent.without_sight()
-        return None if blind is None else replace(self, agent=blind)
-
-    def stop(self) -> None:
-        self.agent.stop()
-
-    def estimate(self, sample: Callable[[], Sequence[Episode]], steps: int) -> str | None:
-        return self.agent.estimate(sample, steps)
-
-    def spending(self) -> str:
-        return self.agent.spending()
-
     def _changed(self, screen: Screen) -> Screen:
         return screen if self.control.screen is None else self.control.screen(screen)
-
-
-@dataclass(frozen=True)
-class ControlledTogether:
-    """`ActsTogether` of an agent that is asked something else: under control, or about elements that are read."""
-
-    visible: Callable[[str, Sequence[Turn], Screen], Asked]
-    together: ActsTogether
-
-    def act(self, asked: Sequence[Asked]) -> list[Answer]:
-        return self.together.act([self.visible(*one) for one in asked])
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from vlm_agent.agents.agent import ActsTogether, Agent, Answer, Asked, Judge, Preparation, Turn
+from vlm_agent.agents.agent import Agent, Answer, Asked, Judge, Preparation, Turn
 from vlm_agent.agents.chats import Episodes
-from vlm_agent.agents.controls import ControlledTogether
+from vlm_agent.agents.controls import AgentAround
 from vlm_agent.episodes import Episode, Screen, Step, UiElement
 from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of
@@ -39,9 +39,10 @@ class ScreenReader:
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     @classmethod
+    @lru_cache(maxsize=8)
     def of(cls, readers: Readers) -> "ScreenReader":
         """The reader of these settings in this process."""
-        return _reader(readers)
+        return cls(readers)
 
     def read(self, pixels: np.ndarray) -> Understood:
         """`pixels`: uint8 (height, width, 3), RGB. Raises UserError for pixels of another form."""
@@ -96,31 +97,18 @@ def _digest(path: Path) -> str:
     return sha256_of(sorted(paths))
 
 
-@lru_cache(maxsize=8)
-def _reader(readers: Readers) -> ScreenReader:
-    return ScreenReader(readers)
-
-
 @dataclass(frozen=True)
-class ReadingAgent(Agent):
+class ReadingAgent(AgentAround):
     """`agent` on screens whose elements `reader` reads. `judge`: of recorded steps with the data set's elements, as
     scores are."""
 
-    agent: Agent
     reader: ScreenReader
     judge: Judge | None = None
-
-    def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
-        return self.agent.act(*self.visible(goal, history, screen))
 
     def visible(self, goal: str, history: Sequence[Turn], screen: Screen) -> Asked:
         """What the agent is asked, with the elements that are read."""
         turns = tuple(replace(turn, screen=self.reader.screen(turn.screen)) for turn in history)
         return Asked(goal, turns, self.reader.screen(screen))
-
-    def together(self) -> ActsTogether | None:
-        together = self.agent.together()
-        return None if together is None else ControlledTogether(self.visible, together)
 
     def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
         read = [read_episode(episode, self.reader) for episode in episodes]
@@ -145,18 +133,8 @@ class ReadingAgent(Agent):
         recorded_of = {id(seen): step for steps in pairs for seen, step in steps}
         return self.agent.judged_by(lambda action, step: judge(action, recorded_of[id(step)]))
 
-    def without_sight(self) -> "ReadingAgent | None":
-        blind = self.agent.without_sight()
-        return None if blind is None else replace(self, agent=blind)
-
-    def stop(self) -> None:
-        self.agent.stop()
-
     def estimate(self, sample: Callable[[], Sequence[Episode]], steps: int) -> str | None:
         return self.agent.estimate(lambda: [read_episode(one, self.reader) for one in sample()], steps)
-
-    def spending(self) -> str:
-        return self.agent.spending()
 
 
 @dataclass(frozen=True)

@@ -113,11 +113,28 @@ class Annotator:
             self._wait_for("action", steps[: number + 1])
             earlier = [_step_line(*pair) for pair in zip(episode.steps[:number], steps, strict=False)]
             action = _action_text(episode.steps[number], own)
-            ask = lambda messages: self.ask(PLAN, messages)  # noqa: E731
-            own.notes |= write_plan(prompts, episode, number, earlier, action, ask, self.discard)
+            own.notes |= self._planned(prompts, prompts.request(episode.goal, earlier, episode.steps[number], action))
             own.origin[PLAN] = "model"
         except CallError as error:
             own.failed[PLAN] = str(error)
+
+    def _planned(self, prompts: PlanPrompts, messages: Messages) -> dict[str, str]:
+        """The notes `plan` and `step` in the reply to a request.
+
+        A reply that cannot be read is asked for once more, with the reason. Raises CallError if a request fails, and if
+        neither of two replies can be read; both requests are then discarded.
+        """
+        reply = self.ask(PLAN, messages)
+        try:
+            return _texts(read_plan(reply, with_step=True))
+        except UnreadReplyError as error:
+            again = [*messages, assistant(sendable(reply)), prompts.again(str(error))]
+        try:
+            return _texts(read_plan(self.ask(PLAN, again), with_step=True))
+        except UnreadReplyError as error:
+            self.discard(messages)
+            self.discard(again)
+            raise CallError(f"two replies have no plan and step: {error}") from None
 
     def _write(self, name: str, episode: Episode, number: int, steps: Sequence[StepTexts]) -> None:
         own = steps[number]
@@ -223,36 +240,6 @@ def element_name(text: str, on_screen: Iterable[str] = ()) -> str:
     if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'`" and name[0] not in name[1:-1]:
         name = name[1:-1]
     return name.strip(" .:`*")
-
-
-def write_plan(
-    prompts: PlanPrompts,
-    episode: Episode,
-    number: int,
-    earlier: Sequence[str],
-    action: str,
-    ask: Callable[[Messages], str],
-    discard: Callable[[Messages], object],
-) -> dict[str, str]:
-    """The notes `plan` and `step` of step `number`. `earlier`: the steps before in words. `action`: its action in
-    words.
-
-    The request shows the goal, the lines of the earlier steps, this screen and its action; never a later screen. A
-    reply that cannot be read is asked for once more, with the reason. Raises CallError if a request fails, and if
-    neither of two replies can be read; both requests are then discarded.
-    """
-    messages = prompts.request(episode.goal, earlier, episode.steps[number], action)
-    reply = ask(messages)
-    try:
-        return _texts(read_plan(reply, with_step=True))
-    except UnreadReplyError as error:
-        again = [*messages, assistant(sendable(reply)), prompts.again(str(error))]
-    try:
-        return _texts(read_plan(ask(again), with_step=True))
-    except UnreadReplyError as error:
-        discard(messages)
-        discard(again)
-        raise CallError(f"two replies have no plan and step: {error}") from None
 
 
 def _texts(plan: Plan) -> dict[str, str]:

@@ -92,7 +92,8 @@ class PlanPrompts:
         self.digest = hashlib.sha256("\0".join([*texts.values(), shown]).encode()).hexdigest()
 
     def request(self, goal: str, earlier: Sequence[str], step: Step, action: str) -> Messages:
-        """Asks for plan and step. `earlier`: the steps before, oldest first; like `action`, this step's, in words."""
+        """Asks for plan and step. `earlier`: the steps before, oldest first; like `action`, this step's, in words. No
+        later screen is shown."""
         notes, pictures = [], []
         if self.shown != "picture":
             html = screen_html(step.screen).strip() or "none are known"

@@ -17,24 +17,18 @@ _TEXT_BOX, _ICON_BOX = (0, 110, 200), (200, 30, 130)
 
 
 def draw_action(
-    image: Image.Image,
-    action: Action,
-    colour: Colour,
-    label: str | None = None,
-    row: int = 0,
-    elements: Sequence[UiElement] = (),
+    image: Image.Image, action: Action, colour: Colour, label: str | None = None, elements: Sequence[UiElement] = ()
 ) -> Image.Image:
     """A copy of `image`, in RGB, with the action on it. Marks scale with the screen.
 
     A tap or long press is a frame around the one of `elements` that it touches, with ticks above and left of the point,
     or an open ring where `framed_element` has none: the reader looks for the text under it. A swipe is an arrow. Every
     other action is a pill with its description at the lower edge. `label` precedes the description; for gestures it is
-    drawn in a small pill next to them, for a long press always. For a second action on the same screen use `row` 1: its
-    pill is drawn above that of the first.
+    drawn in a small pill next to them, for a long press always.
     """
     if action.kind not in KINDS_WITH_TOUCH:
         words = describe(action)
-        return draw_words(image, f"{label}: {words}" if label else words, colour, row)
+        return draw_words(image, f"{label}: {words}" if label else words, colour)
     drawn = shapes.copy(image)
     unit = min(drawn.size) / 100
     touch = _pixel(drawn, action.touch_yx)
@@ -46,8 +40,7 @@ def draw_action(
     if action.kind is ActionKind.LONG_PRESS:
         label = f"{label}: {describe(action)}" if label else describe(action)
     if label:
-        away = (13 + 10 * row) * unit
-        y = bottom + away if touch[1] < drawn.height / 2 else top - away
+        y = bottom + 13 * unit if touch[1] < drawn.height / 2 else top - 13 * unit
         shapes.pill(drawn, label, colour, (touch[0], y), 4.5 * unit)
     return drawn
 
@@ -75,11 +68,11 @@ def _draw_touch(
     return min(first[1], second[1]), max(first[1], second[1])
 
 
-def draw_words(image: Image.Image, words: str, colour: Colour, row: int = 0) -> Image.Image:
-    """A copy of `image`, in RGB, with words in a pill at the lower edge; `row` as in `draw_action`."""
+def draw_words(image: Image.Image, words: str, colour: Colour) -> Image.Image:
+    """A copy of `image`, in RGB, with words in a pill at the lower edge."""
     drawn = shapes.copy(image)
     unit = min(drawn.size) / 100
-    shapes.pill(drawn, words, colour, (drawn.width / 2, drawn.height - (17 + 14 * row) * unit), 6 * unit)
+    shapes.pill(drawn, words, colour, (drawn.width / 2, drawn.height - 17 * unit), 6 * unit)
     return drawn
 
 

@@ -4,6 +4,7 @@ All coordinates are in pixels and in (x, y) order, as in Pillow.
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
@@ -164,13 +165,7 @@ def shorten(text: str, letters: ImageFont.FreeTypeFont, width: float) -> str:
     text = " ".join(text.split())
     if letters.getlength(text) <= width:
         return text
-    fits, too_long = 0, len(text)
-    while too_long - fits > 1:
-        middle = (fits + too_long) // 2
-        if letters.getlength(text[:middle] + "…") <= width:
-            fits = middle
-        else:
-            too_long = middle
+    fits = bisect_right(range(1, len(text)), width, key=lambda length: letters.getlength(text[:length] + "…"))
     return text[:fits] + "…"
 
 

@@ -99,7 +99,9 @@ class Session:
         return self._observation(self.play)
 
     def _step(self, data: dict[str, Any]) -> dict[str, Any]:
-        play, text = self._current(), data.get("text")
+        play, text = self.play, data.get("text")
+        if play is None:
+            raise PlayError("no task is in progress; send a reset first")
         if not isinstance(text, str):
             raise FrameError('an action is {"text": "…"}, in the action language', "VALIDATION_ERROR")
         action = play.read(text, self.language)
@@ -112,11 +114,6 @@ class Session:
     def _state(self, _: dict[str, Any]) -> dict[str, Any]:
         about = {} if self.play is None else {"task": self.play.task.name, "template": self.play.task.template}
         return {"episode_id": None if self.play is None else self.play.task.name, "step_count": self.steps, **about}
-
-    def _current(self) -> Play:
-        if self.play is None:
-            raise PlayError("no task is in progress; send a reset first")
-        return self.play
 
     def _observation(self, play: Play) -> dict[str, Any]:
         observation: dict[str, Any] = {"goal": play.goal, "elements": "\n".join(element_lines(play.screen))}

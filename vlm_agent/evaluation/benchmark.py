@@ -180,10 +180,8 @@ def read_benchmark(path: Path | None, overrides: Mapping[str, Any]) -> Benchmark
     return validated(Benchmark, content | overrides, str(path), DatasetError)
 
 
-def read_groups(path: Path | None) -> Groups:
-    """Groups from a JSON file; none if `path` is None. Raises DatasetError naming the file if its content is wrong."""
-    if path is None:
-        return {}
+def read_groups(path: Path) -> Groups:
+    """Groups from a JSON file. Raises DatasetError naming the file if its content is wrong."""
     remedy = "name a JSON file that maps each group's name to a list of episode ids, as strings or whole numbers"
     groups: dict[str, list[str | int]] = read_checked(path, remedy, dict[str, list[str | int]])
     return {name: [str(id_) for id_ in ids] for name, ids in groups.items()}

@@ -47,7 +47,6 @@ _HEAD = 256
 
 _LINE_LENGTH, _DIGITS = 110, 56
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 """Pydantic's parser refuses a lone one, which `json` accepts."""
 
@@ -284,7 +283,7 @@ def write_checked(path: Path, content: Mapping[str, Any], indent: int = 1) -> No
 def checked_bytes(content: Mapping[str, Any], indent: int = 1) -> bytes:
     """The content of the file that `write_checked` writes."""
     text = json.dumps(content, indent=indent, ensure_ascii=False) + "\n"
-    plain = _SURROGATE.sub(_escaped, text).encode()  # a reply may hold a lone surrogate, which UTF-8 cannot
+    plain = text.encode(errors="backslashreplace")  # a reply may hold a lone surrogate, which UTF-8 cannot
     if content:
         line = f'{" " * indent}"checksum": "sha256:{hashlib.sha256(plain).hexdigest()}",\n'
         plain = _OPENING + line.encode() + plain.removeprefix(_OPENING)
@@ -370,10 +369,6 @@ def _difference(path: Path, remedy: str) -> str:
         f"{path} differs from its checksum: it is damaged, or was edited; {remedy}. To keep an edit, remove the line "
         '"checksum" from it'
     )
-
-
-def _escaped(surrogate: re.Match[str]) -> str:
-    return f"\\u{ord(surrogate[0]):04x}"
 
 
 @cache

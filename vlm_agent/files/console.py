@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # rich takes 0.1 s to import, and `vlm-agent --help` must not wait for it
@@ -96,7 +96,8 @@ def quiet_libraries() -> None:
     # DeepSpeed's ZeRO calls them in every step, on every rank.
     collectives = r"`torch\.distributed\.(all_gather_into_tensor|reduce_scatter_tensor)` is deprecated"
     warnings.filterwarnings("ignore", collectives, FutureWarning, r"torch\.distributed\.c10d_logger")
-    logging.getLogger("DeepSpeed").addFilter(partial(_lacks, "Setting accelerator to CPU"))
+    needless = "Setting accelerator to CPU"
+    logging.getLogger("DeepSpeed").addFilter(lambda record: needless not in record.getMessage())
 
 
 def hide_loading_bars() -> None:
@@ -124,10 +125,6 @@ def stopped_by_signals() -> Iterator[None]:
     finally:
         for each, handler in zip(signals, before, strict=True):
             signal.signal(each, handler)
-
-
-def _lacks(words: str, record: logging.LogRecord) -> bool:
-    return words not in record.getMessage()
 
 
 def new_table(title: str, columns: Sequence[str], left: Collection[str] = ()) -> "Table":

@@ -142,11 +142,9 @@ class ModelFamily(Protocol):
 
     def decoder(self, model: PreTrainedModel) -> Decoder:
         """The decoder of the model, whose attention it sets to one that accepts masks; packed rows need another."""
-        ...
 
     def cost(self, config: PretrainedConfig) -> CostModel:
         """Raises UnknownCostError for a model whose cost cannot be computed."""
-        ...
 
 
 def keys_of_tokenizer(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase, image_token: str) -> dict:

@@ -16,26 +16,21 @@ class ScreenRule(Protocol):
 
     def prepare(self, screenshot: np.ndarray) -> np.ndarray:
         """uint8 (height, width, 3) → uint8 (3, height', width'), where (height', width') is `fitted(height, width)`."""
-        ...
 
     def fitted(self, height: int, width: int) -> tuple[int, int]:
         """The model's (height', width') for a screenshot of `height` x `width` pixels."""
-        ...
 
     def blank(self, height: int, width: int) -> np.ndarray:
         """A grey screen of the shape that `prepare` returns for a screenshot of `height` x `width` pixels."""
-        ...
 
     def tokens(self, height: int, width: int) -> int:
         """The number of visual tokens of a screenshot of `height` x `width` pixels."""
-        ...
 
     def tokens_of_prepared(self, height: int, width: int) -> int:
         """The number of visual tokens of a screen that `prepare` or `blank` returned, of `height` x `width` pixels.
 
         A prepared screen is not fitted again: a strip that is fitted twice becomes smaller.
         """
-        ...
 
 
 @dataclass(frozen=True)

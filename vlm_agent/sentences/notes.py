@@ -365,7 +365,6 @@ class ReferenceLines:
 
     def write(self, run: Path) -> None:
         """Writes into the run folder what an agent of the run needs of them."""
-        return
 
 
 NO_REFERENCES = ReferenceLines()

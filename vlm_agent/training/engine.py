@@ -303,8 +303,7 @@ def load(rows: Rows, numbers: Sequence[int], workers: int, device: torch.device)
 
 def on_device(batch: dict, device: torch.device) -> dict:
     """The batch with its tensors on the device; a copy to a GPU is asynchronous from pinned memory."""
-    moved: dict = send_to_device(batch, device=device, non_blocking=device.type == "cuda")
-    return moved
+    return send_to_device(batch, device=device, non_blocking=device.type == "cuda")
 
 
 def _unchanged(batch: Any) -> Any:

@@ -180,12 +180,9 @@ class AutoUiAgent(Agent):
     @cached_property
     def _decoding(self) -> tuple[Choice, Limits]:
         if not self.constrained:
-            return most_likely, self._limits(self.sentences.max_target_tokens)
-        limits = self._limits(self.sentences.max_target_tokens + CONSTRAINED_TOKENS)
+            return most_likely, Limits(self.sentences.end_mark, self.sentences.max_target_tokens)
+        limits = Limits(self.sentences.end_mark, self.sentences.max_target_tokens + CONSTRAINED_TOKENS)
         return Constrained(self.tokenizer, self.sentences.language, limits, self.sentences.ending), limits
-
-    def _limits(self, max_tokens: int) -> Limits:
-        return Limits(self.sentences.end_mark, max_tokens)
 
     def _precision(self) -> torch.autocast:
         return torch.autocast(cast(torch.device, self.model.device).type, torch.bfloat16, enabled=self.bf16)

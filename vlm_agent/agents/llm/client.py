@@ -81,10 +81,6 @@ def retry_advice(failures: Iterable[str], again: str) -> str:
     return again
 
 
-def _at_once() -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class ChatEndpoint:
     """One model on one server. `url` is the base URL, such as http://localhost:8000/v1 (`/v1` may be omitted).
@@ -102,7 +98,7 @@ class ChatEndpoint:
     timeout: float = 120.0
     attempts: int = 6
     sleep: Callable[[float], None] = time.sleep
-    pace: Callable[[], None] = _at_once
+    pace: Callable[[], None] = lambda: None
     accepted: AcceptedForm = field(default_factory=AcceptedForm, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -7,12 +7,10 @@ Texts come from data and models, goals from users: the page escapes everything. 
 import json
 import re
 from collections.abc import Mapping
-from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment
 from rich.console import Console
 
 from vlm_agent.annotation.annotator import TEXTS
@@ -24,6 +22,8 @@ from vlm_agent.files.pages import page_environment
 from vlm_agent.files.pages.loopback import LoopbackHandler, LoopbackServer, Refusal
 
 _PAGE = Path(__file__).with_name("page")
+_ENVIRONMENT = page_environment(_PAGE)
+_ENVIRONMENT.filters["path"] = lambda place: f"/step/{place[0]}/{place[1]}"
 _FILES = {"/review.css": "text/css; charset=utf-8", "/review.js": "text/javascript; charset=utf-8"}
 _STEP = re.compile(r"/(step|screen|after)/([0-9]{1,9})/([0-9]{1,9})")
 _MOST_BYTES = 1 << 20
@@ -65,11 +65,9 @@ class ReviewServer(LoopbackServer):
 
 class _Handler(LoopbackHandler):
     COMMAND = "vlm-agent annotate --review"
+    ENVIRONMENT = _ENVIRONMENT
 
     server: ReviewServer
-
-    def environment(self) -> Environment:
-        return _environment()
 
     def read(self, path: str, query: Mapping[str, list[str]]) -> None:
         try:
@@ -155,10 +153,3 @@ def _is_edit(content: Any) -> bool:
     if type(content["accepted"]) is not bool or not isinstance(texts, dict) or not set(texts) <= set(TEXTS):
         return False
     return all(isinstance(text, str) for text in texts.values())
-
-
-@cache
-def _environment() -> Environment:
-    environment = page_environment(_PAGE)
-    environment.filters["path"] = lambda place: f"/step/{place[0]}/{place[1]}"
-    return environment

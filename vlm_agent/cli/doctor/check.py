@@ -41,10 +41,10 @@ class AbsentError(BrokenError):
     status = "absent"
 
 
-def require_package(name: str, package: str | None = None) -> None:
-    """Raises AbsentError where the module `name` of the pip package `package` is not installed."""
+def require_package(name: str) -> None:
+    """Raises AbsentError where the module `name` is not installed."""
     if find_spec(name) is None:
-        raise AbsentError(f"the Python package {package or name} is not installed")
+        raise AbsentError(f"the Python package {name} is not installed")
 
 
 def output_of(command: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ They are computed from columns of the whole data set as flat arrays. Pixels are 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import starmap
@@ -80,9 +80,9 @@ class Columns:
         return self.action == ACTION_NAMES.index(action)
 
 
-def read_columns(dataset: ShardDataset, episodes: Sequence[int] | None = None) -> Columns:
-    """Reads the columns of every episode, or of `episodes` (numbers in ascending order)."""
-    table = dataset.table([*_EPISODE_COLUMNS, *(IN_STEPS + name for name in _STEP_COLUMNS)], episodes)
+def read_columns(dataset: ShardDataset) -> Columns:
+    """Reads the columns of every episode."""
+    table = dataset.table([*_EPISODE_COLUMNS, *(IN_STEPS + name for name in _STEP_COLUMNS)])
     listed = table["steps"].combine_chunks()
     steps = listed.flatten()
     return Columns(

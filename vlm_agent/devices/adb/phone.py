@@ -13,7 +13,6 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from types import TracebackType
 
 import numpy as np
 
@@ -86,9 +85,7 @@ class AdbPhone:
     def __enter__(self) -> "AdbPhone":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, DeviceLostError):
             self._keyboard.restore(is_lost=True)
         self.close()

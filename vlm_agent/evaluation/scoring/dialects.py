@@ -14,7 +14,7 @@ dropping failed samples from the denominator (SeeClick), counting every Enter an
 AgentCPM-GUI on AitZ).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Never, Protocol
@@ -177,8 +177,9 @@ def _any_text(table: StepTable, rows: np.ndarray) -> np.ndarray:
     return np.ones(len(rows), bool)
 
 
-def _same_text(table: StepTable, rows: np.ndarray) -> np.ndarray:
-    return np.array([is_same_text(gold, predicted) for gold, predicted in _texts(table, rows)], bool)
+def _by_text(table: StepTable, rows: np.ndarray, match: Callable[[str, str], bool]) -> np.ndarray:
+    """`match` of the gold and the predicted text."""
+    return np.array([match(gold, predicted) for gold, predicted in _texts(table, rows)], bool)
 
 
 def _one_text_in_the_other(table: StepTable, rows: np.ndarray, strip_gold: bool) -> np.ndarray:
@@ -206,14 +207,6 @@ def _corners(boxes: np.ndarray) -> np.ndarray:
         return np.hstack([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]])
 
 
-def _same_scroll(table: StepTable, rows: np.ndarray) -> np.ndarray:
-    return _same_direction(table, rows, AITZ_VERTICAL_SHARE)
-
-
-def _close_text(table: StepTable, rows: np.ndarray) -> np.ndarray:
-    return np.array([texts_match(gold, predicted) for gold, predicted in _texts(table, rows)], bool)
-
-
 def _texts(table: StepTable, rows: np.ndarray) -> Iterator[tuple[str, str]]:
     columns = (table.gold.text, table.predicted.text)
     return zip(*(column.take(rows).to_pylist() for column in columns), strict=True)
@@ -233,7 +226,7 @@ STRICT = Dialect(
     source="ours",
     taps=_same_element,
     swipes=_same_direction,
-    texts=_same_text,
+    texts=partial(_by_text, match=is_same_text),
     judges_new_kinds=True,
 )
 
@@ -294,8 +287,8 @@ COAT_POINT = Dialect(
     "other or a Levenshtein ratio above 0.8, complete and impossible count as equal",
     source="CoAT (Zhang et al. 2024) for agents that predict points; IMNearth/CoAT coat/evaluate.py but for clicks",
     taps=partial(_near_or_in_one_box, growth=0.0),
-    swipes=_same_scroll,
-    texts=_close_text,
+    swipes=partial(_same_direction, vertical_share=AITZ_VERTICAL_SHARE),
+    texts=partial(_by_text, match=texts_match),
     either_end=True,
 )
 
@@ -305,8 +298,8 @@ COAT_BOX = Dialect(
     "coat_point",
     source="CoAT (Zhang et al. 2024), IMNearth/CoAT coat/evaluate.py, with the gold tap in place of (0, 0)",
     taps=_box_meets_point,
-    swipes=_same_scroll,
-    texts=_close_text,
+    swipes=COAT_POINT.swipes,
+    texts=COAT_POINT.texts,
     either_end=True,
 )
 

@@ -84,10 +84,7 @@ def score(source: JudgedSteps | Steps, groups: Groups | None = None, scorers: Se
 
 def headline(scores: Mapping) -> dict[str, dict[str, float | None]]:
     """The partial match alone from a result of `score`: {scorer: {overall, subset …, group …: percent}}."""
-    return {
-        scorer: {name: row["partial_match"] for name, row in scores[scorer].items()}
-        for scorer in ("official", "strict")
-    }
+    return {scorer: {name: row["partial_match"] for name, row in scores[scorer].items()} for scorer in SCORERS}
 
 
 def shown_sets(rows: Mapping[str, Mapping]) -> tuple[str, ...]:

@@ -15,12 +15,10 @@ import os
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
-from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes
 
-from jinja2 import Environment
 from rich.console import Console
 
 from vlm_agent.agents.loading import agent_settings
@@ -36,6 +34,8 @@ from vlm_agent.files.pages import page_environment
 from vlm_agent.files.pages.loopback import LoopbackHandler, LoopbackServer, Refusal
 
 _PAGE = Path(__file__).with_name("page")
+_ENVIRONMENT = page_environment(_PAGE)
+_ENVIRONMENT.filters["address"] = lambda path: quote(os.fsencode(path))
 _OWN = {"/view.css": "text/css; charset=utf-8", "/view.js": "text/javascript; charset=utf-8"}
 _TYPES = {".html": "text/html; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png", ".gif": "image/gif"}
 _SANDBOX = {
@@ -77,11 +77,9 @@ class ViewServer(LoopbackServer):
 
 class _Handler(LoopbackHandler):
     COMMAND = "vlm-agent view"
+    ENVIRONMENT = _ENVIRONMENT
 
     server: ViewServer
-
-    def environment(self) -> Environment:
-        return _environment()
 
     def read(self, path: str, query: Mapping[str, list[str]]) -> None:
         asking = self.server.asking
@@ -152,10 +150,3 @@ def inside(root: Path, name: str) -> Path | None:
     except (ValueError, OSError):
         return None
     return place if place.is_relative_to(root) else None
-
-
-@cache
-def _environment() -> Environment:
-    environment = page_environment(_PAGE)
-    environment.filters["address"] = lambda path: quote(os.fsencode(path))
-    return environment

@@ -75,9 +75,11 @@ class Refusal(Exception):  # noqa: N818 (an answer, not an error of this program
 
 
 class LoopbackHandler(BaseHTTPRequestHandler):
-    """Checks host, origin and token, then calls `read` or `write`. `COMMAND`: the one that prints the address."""
+    """Checks host, origin and token, then calls `read` or `write`. `COMMAND`: the one that prints the address.
+    `ENVIRONMENT`: the templates of the pages."""
 
     COMMAND: ClassVar[str]
+    ENVIRONMENT: ClassVar[Environment]
 
     server: Any
     server_version, sys_version = "vlm-agent", ""
@@ -89,10 +91,6 @@ class LoopbackHandler(BaseHTTPRequestHandler):
 
     def write(self, path: str, query: Mapping[str, list[str]]) -> None:
         """Answers POST. Raises Refusal."""
-        raise NotImplementedError
-
-    def environment(self) -> Environment:
-        """The templates of the pages."""
         raise NotImplementedError
 
     def do_GET(self) -> None:
@@ -156,7 +154,7 @@ class LoopbackHandler(BaseHTTPRequestHandler):
         return self.rfile.read(int(length))
 
     def html(self, template: str, **content: object) -> None:
-        page = self.environment().get_template(template).render(content)
+        page = self.ENVIRONMENT.get_template(template).render(content)
         self.send(HTTPStatus.OK, "text/html; charset=utf-8", page.encode("utf-8", "replace"))
 
     def send(

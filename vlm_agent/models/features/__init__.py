@@ -49,11 +49,9 @@ class Preprocess(Protocol):
 
     def __call__(self, screenshot: np.ndarray) -> np.ndarray:
         """uint8 (height, width, 3) → uint8 (3, height', width') of a fixed size."""
-        ...
 
     def share(self, height: int, width: int) -> float:
         """The share of a screen of `height` x `width` pixels that the model sees; below 1 where it is cropped."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -109,15 +107,12 @@ class ExtractorKind(Protocol):
 
     def shape(self, settings: FeatureSettings) -> tuple[int, int]:
         """(T, D), without reading weights."""
-        ...
 
     def checkpoint(self, settings: FeatureSettings) -> str | None:
         """The folder or name on the hub of the weights; None for weights of this package."""
-        ...
 
     def digest(self, settings: FeatureSettings) -> str:
         """`Extractor.digest`, without building the model."""
-        ...
 
     def load(self, settings: FeatureSettings, device: torch.device, precision: str) -> Extractor: ...
 

@@ -162,14 +162,8 @@ def _screen_model(config_json: str, train: TrainedParts, rank: int) -> LlamaViT:
 
 
 _SHARED_KEYS = (
-    "screen_size",
-    "visual_grid",
-    "image_mean",
-    "image_std",
-    "visual_merge",
-    "visual_norm",
-    "visual_positions",
-    "element_loss",
+    *("screen_size", "visual_grid", "image_mean", "image_std"),
+    *("visual_merge", "visual_norm", "visual_positions", "element_loss"),
 )
 """Keys of a composed model that recipe and configuration have in common."""
 

@@ -53,20 +53,17 @@ class _Found:
 
 def active_tabs(pixels: np.ndarray, parts: Sequence[Part]) -> tuple[int, ...]:
     """Ids of the active tabs, of a row each, from top to bottom. `pixels`: uint8 (height, width, 3)."""
-    return tuple(one.part.id for one in _found(pixels, parts))
-
-
-def _found(pixels: np.ndarray, parts: Sequence[Part]) -> list[_Found]:
     rows = tab_rows(parts)
     if not rows:
-        return []
+        return ()
     bins = _colour_bins(pixels)
     found = [best for best in (_stands_out(pixels, bins, row) for row in rows) if best is not None]
     kept: list[_Found] = []
     for one in sorted(found, key=lambda one: (-one.distance, one.part.id)):
         if not any(_is_stacked(one.row, other.row) for other in kept):
             kept.append(one)
-    return sorted(kept, key=lambda one: (one.part.box[0], one.part.id))
+    kept.sort(key=lambda one: (one.part.box[0], one.part.id))
+    return tuple(one.part.id for one in kept)
 
 
 def tab_rows(parts: Sequence[Part]) -> list[tuple[Part, ...]]:

@@ -34,10 +34,11 @@ class Unwritable:
 def unwritable_report(unwritable: Unwritable) -> str:
     """Some lines for the terminal."""
     head = f"{unwritable.count:,} actions that this tokenizer cannot write are read, and not learned:"
-    return _listing(head, unwritable.count, unwritable.first)
+    return listing(head, unwritable.count, unwritable.first)
 
 
-def _listing(head: str, count: int, first: Sequence[str]) -> str:
+def listing(head: str, count: int, first: Sequence[str]) -> str:
+    """`count` cases under the line `head`; `first`: a line for each of the first."""
     more = count - len(first)
     return "\n".join([head, *(f"  {line}" for line in first), *([f"  … and {more:,} more"] if more else [])])
 
@@ -50,11 +51,6 @@ class Note:
     name: str
     text: str
     figures: dict[str, Any]
-
-    @classmethod
-    def of_list(cls, name: str, head: str, count: int, first: Sequence[str]) -> "Note":
-        """`count` cases under the line `head`; `first`: a line for each of the first."""
-        return cls(name, _listing(head, count, first), {"count": count, "first": list(first)})
 
 
 @dataclass(frozen=True)
@@ -152,12 +148,6 @@ class DataModule(ABC):
     def with_references(self, sentences: TrajectorySentences) -> TrajectorySentences:
         """With the demonstrations that `data.references` asks for."""
         return sentences
-
-    @property
-    def sentences_per_row(self) -> int:
-        """For rows that are not packed to a number of tokens."""
-        size = self.recipe.training.batch_size
-        return 1 if size is None else size
 
     @property
     def rows_per_step(self) -> int:

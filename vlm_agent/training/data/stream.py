@@ -76,7 +76,6 @@ class Order(Protocol):
 
     def row(self, number: int) -> list[tuple[int, int]]:
         """(item, its number in the stream of sentences) for each sentence of row `number`."""
-        ...
 
 
 class RowOrder:

@@ -141,5 +141,4 @@ def recorder_of(device: str) -> Callable[[Watching], AbstractContextManager[Reco
     place = DEVICES[device.partition(":")[0]].recorder
     if place is None:
         raise DeviceError(f"{device} cannot be watched; run an agent on it and use its trace: --trace DIR")
-    recorder: Callable[[Watching], AbstractContextManager[Recording]] = resolve_name(place)
-    return recorder
+    return resolve_name(place)

@@ -41,7 +41,6 @@ class ChatDataModule(ShardDataModule):
     @property
     def learned_ids(self) -> None:
         """Chats do not name the episodes that they were written from."""
-        return
 
     @property
     def reads(self) -> str:

@@ -24,7 +24,7 @@ from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.notes import HeadedNotes, training_notes
 from vlm_agent.sentences.steps import PHRASES, StepSentences, TooLongError
 from vlm_agent.sentences.windows import Window
-from vlm_agent.training.data.data_module import LISTED, Note, Unwritable
+from vlm_agent.training.data.data_module import LISTED, Note, Unwritable, listing
 from vlm_agent.training.data.lengths import Counter, Counts, Row, counted, tokenizer_digest
 from vlm_agent.training.data.sentence_kinds.kind import PassCounts, SentenceKind, check_notes, listed, missing_notes
 from vlm_agent.training.data.stream import Item, RowSize
@@ -107,11 +107,9 @@ def _workload(cost: CostModel, source: np.ndarray, target: np.ndarray, vectors: 
 class ChainOfActionsKind(SentenceKind):
     """One sentence a step."""
 
-    phrases = PHRASES
-
     @classmethod
     def phrases_of(cls, data: DataRecipe) -> tuple[str, ...]:
-        return (*cls.phrases, *(HeadedNotes.PHRASES if data.notes else ()))
+        return (*PHRASES, *(HeadedNotes.PHRASES if data.notes else ()))
 
     @cached_property
     def sentences(self) -> StepSentences:
@@ -245,7 +243,8 @@ class ChainOfActionsKind(SentenceKind):
             f"{line}: {tokens} tokens"
             for line, tokens in zip(found.first, long["target"][:LISTED].tolist(), strict=True)
         ]
-        return [Note.of_list("long_targets", head, found.count, lines)]
+        text = listing(head, found.count, lines)
+        return [Note("long_targets", text, {"count": found.count, "first": lines})]
 
     def count_pass(self, items: Sequence[Item]) -> ChainPass:
         learned, earlier = self._learned, 0 if self._hides_history else self.sentences.past_screens

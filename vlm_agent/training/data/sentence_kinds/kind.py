@@ -5,7 +5,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 from transformers import PretrainedConfig
@@ -59,13 +58,10 @@ class SentenceKind(ABC):
     shards: ShardDataset
     episodes: Sequence[int]
 
-    phrases: ClassVar[tuple[str, ...]] = ()
-    """Fixed texts for a tokenizer from scratch, beside those of the action language."""
-
     @classmethod
     def phrases_of(cls, data: DataRecipe) -> tuple[str, ...]:
-        """`phrases`, and those that only some recipes need."""
-        return cls.phrases
+        """Fixed texts for a tokenizer from scratch, beside those of the action language."""
+        return ()
 
     @abstractmethod
     def items(self, shards: ShardDataset, episodes: Sequence[int]) -> Sequence[Item]:
