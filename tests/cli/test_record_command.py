@@ -181,7 +181,7 @@ class TwoSwitches:
 
 
 def test_with_read_elements_a_touch_of_the_label_of_a_switch_has_its_name(tmp_path, monkeypatch, capsys):
-    read_screens._reader.cache_clear()
+    read_screens.ScreenReader.of.cache_clear()
     readers = LoadedReaders(TwoSwitches(), TwoSwitches())
     monkeypatch.setattr(read_screens, "understand", lambda pixels, _: understand(pixels, readers))
     store, folder = tmp_path / "shown.sqlite", tmp_path / "trace"

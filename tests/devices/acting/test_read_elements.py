@@ -47,7 +47,7 @@ class SilentShop:
 
 @pytest.fixture
 def shop(monkeypatch):
-    read_screens._reader.cache_clear()
+    read_screens.ScreenReader.of.cache_clear()
     monkeypatch.setattr(read_screens, "understand", lambda pixels, readers: understood("Blue chair", "Pay now"))
     return SilentShop()
 
@@ -135,7 +135,7 @@ class Login(SilentShop):
 def test_what_is_typed_into_a_password_field_of_the_phone_is_masked_where_the_picture_does_not_name_it(
     tmp_path, monkeypatch
 ):
-    read_screens._reader.cache_clear()
+    read_screens.ScreenReader.of.cache_clear()
     monkeypatch.setattr(read_screens, "understand", lambda pixels, readers: understood("Geheimwort", "Weiter"))
     actions = [Action.tap(0.1, 0.5), Action.type_text("hunter22"), Action.type_text("33"), Action.complete()]
     _, trace = run(tmp_path / "read", ReadElements(Login(), ScreenReader(Readers())), actions)
@@ -178,7 +178,7 @@ class WebPage(SilentShop):
 
 
 def test_an_element_of_the_phone_with_the_name_of_a_secret_hides_no_payment_button(tmp_path, monkeypatch):
-    read_screens._reader.cache_clear()
+    read_screens.ScreenReader.of.cache_clear()
     monkeypatch.setattr(read_screens, "understand", lambda pixels, readers: understood("Blue chair", "Buy now"))
     page = WebPage()
     actions = [Action.tap(0.2, 0.5), Action.tap(0.7, 0.5), Action.complete()]

@@ -93,7 +93,7 @@ def known(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def fresh_memory():
-    read_screens._reader.cache_clear()
+    read_screens.ScreenReader.of.cache_clear()
 
 
 def test_a_server_that_reads_only_the_prompts_installs_an_app(tmp_path, one_adb, known):
