@@ -54,7 +54,7 @@ def test_of_shards_and_of_a_server(tmp_path, run):
         run("annotate", shards, *served, "--output", tmp_path / "annotated", "--split", "test")
     run("score", tmp_path / "out")
     run("inspect", shards)
-    run("inspect", shards, "--draw", HOSTILE)
+    run("inspect", shards, "--draw", HOSTILE, "--output", tmp_path / "sheet.png")
     run("view", tmp_path / f"no{HOSTILE}")
 
 
