@@ -37,7 +37,7 @@ def test_a_crop_without_a_background_is_taken_whole():
     assert (np.abs(normalised(picture, 34)).max(2) > 0).mean() > 0.5
 
 
-@pytest.mark.parametrize("shape", [(0, 0, 3), (0, 9, 3), (1, 1, 3), (1, 50, 3), (50, 1, 3)])
+@pytest.mark.parametrize("shape", [(0, 0, 3), (0, 9, 3), (1, 1, 3), (1, 50, 3), (50, 1), (1, 1, 4)])
 def test_nothing_is_seen_in_a_crop_of_a_pixel_or_less(shape):
     assert normalised(np.zeros(shape, np.uint8), 32) is None
     assert squared(np.zeros(shape, np.uint8), 32) is None
@@ -45,3 +45,17 @@ def test_nothing_is_seen_in_a_crop_of_a_pixel_or_less(shape):
 
 def test_nothing_is_seen_in_one_colour():
     assert normalised(np.full((30, 30, 3), 77, np.uint8), 32) is None
+
+
+def test_grey_and_transparent_crops_show_the_same_icon():
+    crop = cross()
+    grey = crop[..., 0]
+    transparent = np.dstack([np.zeros_like(crop), 255 - grey])
+    for same in (grey, grey[..., None], transparent):
+        assert np.array_equal(normalised(same, 32), normalised(crop, 32))
+
+
+@pytest.mark.parametrize("crop", [np.zeros((9, 9, 3)), np.zeros(9, np.uint8), np.zeros((9, 9, 2), np.uint8)])
+def test_an_array_that_is_not_a_crop_is_refused(crop):
+    with pytest.raises(ValueError, match="a crop must be uint8"):
+        normalised(crop, 32)

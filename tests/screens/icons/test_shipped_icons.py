@@ -31,9 +31,9 @@ def reader():
 
 
 def crop(mask, ink=0, background=255):
-    """An icon in one grey on a background of another one, with room around it."""
+    """Grey levels of an icon on a background, with room around it."""
     share = np.pad(np.asarray(mask), 12).astype(np.float32) / 255
-    return np.repeat((background + share * (ink - background)).astype(np.uint8)[..., None], 3, 2)
+    return (background + share * (ink - background)).astype(np.uint8)
 
 
 def test_the_weights_are_those_that_the_card_names():
@@ -89,7 +89,15 @@ def test_glyphs_of_the_simulated_phone_are_read_at_any_size_on_any_theme(reader,
     assert reader.read([crop(glyph_mask(glyph, size), *colours)])[0][0].name == meaning
 
 
-@pytest.mark.parametrize("shape", [(0, 0, 3), (1, 1, 3), (1, 30, 3), (30, 30, 3), (5, 0, 3)])
+def test_grey_colour_and_transparent_crops_give_the_same_guesses(reader):
+    grey = crop(glyph_mask("gear", 40))
+    colour = np.repeat(grey[..., None], 3, 2)
+    transparent = np.dstack([np.zeros_like(colour), 255 - grey])
+    first, *others = reader.read([grey, colour, transparent, grey[..., None]])
+    assert all([guess.name for guess in other] == [guess.name for guess in first] for other in others)
+
+
+@pytest.mark.parametrize("shape", [(0, 0, 3), (1, 1, 3), (1, 30, 3), (30, 30, 3), (5, 0)])
 def test_crops_in_which_nothing_is_drawn_have_no_guess(reader, shape):
     assert reader.read([np.full(shape, 200, np.uint8)]) == [()]
     assert reader.read([]) == []

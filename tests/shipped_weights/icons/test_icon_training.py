@@ -87,9 +87,9 @@ def test_a_folder_with_another_run_is_refused(uninterrupted, capsys):
 
 
 def test_the_weights_can_be_read_and_guess_from_a_run_and_from_a_file(uninterrupted):
-    crop = np.repeat(np.pad(icons_of(["simulated_phone"])[0].mask, 9)[..., None], 3, 2)
+    crop = icons_of(["simulated_phone"])[0].mask
     for name in (f"phone_icons_tiny:{uninterrupted}", f"phone_icons_tiny:{uninterrupted / weights.WEIGHTS}"):
-        guesses = read_icons(name).read([crop, np.zeros((1, 1, 3), np.uint8)])
+        guesses = read_icons(name).read([np.pad(crop, 9), np.zeros((1, 1, 3), np.uint8)])
         assert len(guesses[0]) == 5 and guesses[1] == ()
         scores = [guess.score for guess in guesses[0]]
         assert scores == sorted(scores, reverse=True) and 0 < sum(scores) <= 1

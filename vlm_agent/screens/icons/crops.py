@@ -1,5 +1,4 @@
-"""Crops of any size, uint8 (height, width, 3), RGB → pictures of one size, with the icon in the middle and its
-background removed."""
+"""Crops of any size → pictures of one size, with the icon in the middle and its background removed."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,6 +16,21 @@ MARGIN = 0.08
 
 BUSY = 0.35
 """Share of the border that may differ from the background before a crop counts as a picture, and is taken whole."""
+
+
+def as_rgb(crop: np.ndarray) -> np.ndarray:
+    """uint8 (height, width, 3) of a crop that is grey (H, W) or (H, W, 1), RGB, or RGBA (shown on white).
+
+    Raises ValueError for any other array.
+    """
+    if crop.dtype != np.uint8 or crop.ndim not in (2, 3) or (crop.ndim == 3 and crop.shape[2] not in (1, 3, 4)):
+        raise ValueError(f"a crop must be uint8 (height, width[, 1, 3 or 4]), and is {crop.dtype} {crop.shape}")
+    if crop.ndim == 2 or crop.shape[2] == 1:
+        return np.repeat(crop.reshape(*crop.shape[:2], 1), 3, 2)
+    if crop.shape[2] == 3:
+        return crop
+    alpha = crop[..., 3:].astype(np.uint16)
+    return ((crop[..., :3] * alpha + 255 * (255 - alpha) + 127) // 255).astype(np.uint8)
 
 
 def normalised(crop: np.ndarray, side: int) -> np.ndarray | None:
@@ -46,10 +60,11 @@ def squared(crop: np.ndarray, side: int) -> np.ndarray | None:
 
 def _cut_out(crop: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """int16 (height, width, 3) difference of the icon alone from the background, and the background's colour (3,)."""
-    if min(crop.shape[:2]) < 2:
+    pixels = as_rgb(crop)
+    if min(pixels.shape[:2]) < 2:
         return None
-    background = np.median(_border(crop), 0).astype(np.int16)
-    difference = crop.astype(np.int16) - background
+    background = np.median(_border(pixels), 0).astype(np.int16)
+    difference = pixels.astype(np.int16) - background
     red, green, blue = np.moveaxis(np.abs(difference), 2, 0)
     ink = np.maximum(np.maximum(red, green), blue) > INK  # several times faster than `max(2)`
     if not ink.any():
