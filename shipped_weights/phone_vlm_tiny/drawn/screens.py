@@ -22,11 +22,13 @@ from vlm_agent.simulator import SimulatedPhone
 from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.drawing.glyphs import GLYPHS
 from vlm_agent.simulator.drawing.icons import element_type
+from vlm_agent.simulator.expert import jittered_swipe
 from vlm_agent.simulator.phone import random_popup
 
 YES, NO = "yes", "no"
 HOME = "home"
 
+_SWIPES = ("up", "up", "left", "right")
 _COLLAGE_WORDS, _WALK_WORDS = 60, 20
 _VOCABULARY_SCREENS = 100
 _LISTED_TIMES = 50
@@ -121,7 +123,7 @@ def _touch(phone: SimulatedPhone, rng: random.Random, words: list[str], settings
     if phone.focus is not None and rng.random() < settings.type:
         phone.type_text(" ".join(rng.sample(words, rng.randint(1, 3))))
     elif rng.random() < settings.swipe:
-        phone.perform(Action.swipe((0.75, 0.5), (0.35, 0.5)))
+        phone.perform(jittered_swipe(rng.choice(_SWIPES), phone.canvas(), None, rng))
     else:
         taps = [target.on_tap for target in phone.canvas().targets if target.on_tap is not None]
         if taps:
