@@ -19,6 +19,7 @@ from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe, DrawnScreenReci
 from shipped_weights.screens.styles import SIZES, sample_style
 from vlm_agent.episodes import Action, Step, UiElement
 from vlm_agent.simulator import SimulatedPhone
+from vlm_agent.simulator.apps.launcher import Launcher
 from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.drawing.glyphs import GLYPHS
 from vlm_agent.simulator.drawing.icons import element_type
@@ -29,6 +30,7 @@ YES, NO = "yes", "no"
 HOME = "home"
 
 _SWIPES = ("up", "up", "left", "right")
+_MARKS_OF_HOME = (0.36, 0.5, 0.64)  # across the screen, in three visual tokens
 _COLLAGE_WORDS, _WALK_WORDS = 60, 20
 _VOCABULARY_SCREENS = 100
 _LISTED_TIMES = 50
@@ -85,7 +87,22 @@ def screen_of(phone: SimulatedPhone) -> DrawnScreen:
     if phone.popup is not None:
         return screen
     beyond = frozenset(target.direction for target in phone.canvas().hidden.values())
-    return replace(screen, beyond=beyond, app="" if phone.focus else HOME if phone.at_home else phone.front)
+    app = "" if phone.focus else HOME if phone.at_home else phone.front
+    return replace(screen, beyond=beyond, app=app, marks=(*screen.marks, *_marks_of_home(phone)))
+
+
+def _marks_of_home(phone: SimulatedPhone) -> Iterator[UiElement]:
+    """At the dots of a home screen: whether there is a page before it, a drawer, a page behind it. Dots and arrow are
+    small, so that questions alone do not teach to see them."""
+    home = phone.the(Launcher)
+    if not phone.at_home or home.route.name != "home":
+        return
+    for widget in phone.canvas().widgets():
+        if widget.kind == "page_indicator":
+            y, _, height, _ = widget.box
+            facts = (home.at > 0, phone.theme.drawer != "none", home.at < len(home.pages) - 1)
+            for is_so, x in zip(facts, _MARKS_OF_HOME, strict=True):
+                yield UiElement((y, x - 0.05, height, 0.1), YES if is_so else NO)
 
 
 def _described(canvas: Canvas) -> DrawnScreen:
