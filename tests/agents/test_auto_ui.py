@@ -18,7 +18,7 @@ from vlm_agent.action_languages import LANGUAGES, language_settings
 from vlm_agent.agents import answer_step_by_step
 from vlm_agent.agents.agent import demonstrated
 from vlm_agent.agents.auto_ui import AutoUiSettings
-from vlm_agent.agents.auto_ui.agent import AutoUiAgent, AutoUiPreparation
+from vlm_agent.agents.auto_ui.agent import AutoUiAgent, prepare
 from vlm_agent.agents.auto_ui.features import ScreenFeatures
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent, controls_of
 from vlm_agent.agents.decoding import constrained
@@ -265,9 +265,8 @@ def test_a_goal_that_is_too_long_is_an_error_that_names_the_episode(run):
 def test_an_action_that_the_tokenizer_cannot_write_is_marked(run):
     agent = AutoUiAgent.from_run(run)
     loud = normalising(normalizers.Replace("LOUD", "loud"))
-    prepared = AutoUiPreparation(auto_ui_run.sentences(loud), agent.features.lookup)(
-        tiny.episode(0, (Action.type_text("LOUD"), Action.complete()))
-    )
+    episode = tiny.episode(0, (Action.type_text("LOUD"), Action.complete()))
+    prepared = prepare(auto_ui_run.sentences(loud), agent.features.lookup, episode)
     assert prepared.unwritable == [True, False]
     prepared = replace(
         prepared, sources=[agent.sentences.source("open settings", [], EPISODES[0].steps[0].screen).segments] * 2

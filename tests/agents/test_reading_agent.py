@@ -3,6 +3,7 @@
 import json
 import pickle
 from dataclasses import dataclass, field, replace
+from functools import partial
 from io import StringIO
 
 import pytest
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from vlm_agent.agents import Agent, Answer, Asked, demonstrated, read_screens
 from vlm_agent.agents.controls import CONTROLS, controlled
-from vlm_agent.agents.read_screens import ReadingAgent, ReadingPreparation, ScreenReader, readers_identity
+from vlm_agent.agents.read_screens import ReadingAgent, ScreenReader, prepare_read, readers_identity
 from vlm_agent.agents.scripted import ScriptedSettings
 from vlm_agent.agents.vision_tasker import VisionTaskerSettings
 from vlm_agent.cli import FAILED, OK, main
@@ -105,7 +106,7 @@ def test_what_the_agent_can_do_beyond_answering_is_kept(tmp_path, read):
     assert ours.spending() == prompted.spending()
     ours.stop()
     assert prompted.calls._stopped.is_set()
-    preparation = pickle.loads(pickle.dumps(ReadingPreparation(ScreenReader.of(Readers()), len)))  # noqa: S301
+    preparation = pickle.loads(pickle.dumps(partial(prepare_read, ScreenReader.of(Readers()), len)))  # noqa: S301
     assert preparation(EPISODE) == 5
 
 

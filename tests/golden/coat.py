@@ -21,6 +21,7 @@ import sys
 from collections.abc import Iterator
 from functools import cmp_to_key
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,10 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
 
-from vlm_agent.evaluation.scoring.aitz.metrics import KINDS, OTHER, AitzSteps, aitz_quotients  # noqa: E402
+from vlm_agent.episodes import ACTION_NAMES  # noqa: E402
+from vlm_agent.evaluation.scoring.aitz.metrics import KINDS, aitz_quotients  # noqa: E402
 from vlm_agent.evaluation.scoring.aitz.rules import boxes_match, text_ratio, texts_match  # noqa: E402
+from vlm_agent.evaluation.scoring.steps import UNPARSED_NAME  # noqa: E402
 
 Verdict = dict[str, Any]
 Box = list[float]
@@ -37,6 +40,9 @@ Box = list[float]
 
 SEARCH_ORDER = ("click", "scroll", "type", "press", "stop")
 BUTTONS = ("enter", "back", "home")
+NAMES = {"click": "tap", "scroll": "swipe", "type": "type", "press": "back", "stop": "complete"}
+"""For each type, an action of it in `ACTION_NAMES`."""
+
 VERDICTS = {"published": False, "gold_point": True}
 """Key of a verdict → whether the gold point of clicks is set."""
 
@@ -147,12 +153,12 @@ def scores(cases: list[dict[str, Any]], verdicts: list[Verdict], episodes: list[
     rows = [row for episode in episodes for row in episode]
     lengths = np.array([len(episode) for episode in episodes])
     gold = [gold_kind(cases[row]["gold"]) for row in rows]
-    steps = AitzSteps(
+    steps = SimpleNamespace(
         lengths=lengths,
         episode=np.repeat(np.arange(len(episodes)), lengths),
         step=np.concatenate([np.arange(length) for length in lengths]),
-        gold=codes(gold),
-        predicted=codes([kind_of((cases[row]["said"] or {}).get("ACTION")) for row in rows]),
+        gold=SimpleNamespace(name=names(gold)),
+        predicted=names([kind_of((cases[row]["said"] or {}).get("ACTION")) for row in rows]),
     )
     right = np.array([verdicts[row]["exact_match"] for row in rows])
     shares = {name: rounded(*sums) for name, sums in aitz_quotients(steps, right).items()}
@@ -160,15 +166,15 @@ def scores(cases: list[dict[str, Any]], verdicts: list[Verdict], episodes: list[
     atomic = {kind.upper(): {"type_acc": shares[f"{kind}_type"], "exact_acc": shares[kind]} for kind in KINDS}
     if ratios:
         atomic["TYPE"]["text_dist"] = round(sum(ratios) / len(ratios), 4)
-    names = {"hit_rate": "hit_rate", "type_acc": "total_type", "exact_acc": "total"}
+    totals = {"hit_rate": "hit_rate", "type_acc": "total_type", "exact_acc": "total"}
     return {
-        "atomic": {"total": {name: shares[ours] for name, ours in names.items()}, **atomic},
+        "atomic": {"total": {name: shares[ours] for name, ours in totals.items()}, **atomic},
         "episode": {"success_rate": shares["success"], "goal_progress": shares["goal_progress"]},
     }
 
 
-def codes(kinds: list[str | None]) -> np.ndarray:
-    return np.array([OTHER if kind is None else KINDS.index(kind) for kind in kinds])
+def names(kinds: list[str | None]) -> np.ndarray:
+    return np.array([UNPARSED_NAME if kind is None else ACTION_NAMES.index(NAMES[kind]) for kind in kinds])
 
 
 def rounded(added: np.ndarray, possible: np.ndarray) -> float | None:

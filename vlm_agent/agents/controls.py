@@ -6,7 +6,7 @@ The difference between the scores of an agent and of its control shows how much 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Self
 
 import numpy as np
@@ -142,7 +142,7 @@ class ControlledAgent(AgentAround):
 
     def preparation(self) -> Preparation | None:
         preparation = self.agent.preparation()
-        return None if preparation is None else ControlledPreparation(self.control, preparation)
+        return None if preparation is None else partial(_prepare_visible, self.control, preparation)
 
     def answer_prepared(self, prepared: Sequence[list]) -> list[list[Answer]]:
         return _by_episode(self.agent.answer_prepared([part for each in prepared for part in each]), prepared)
@@ -151,15 +151,9 @@ class ControlledAgent(AgentAround):
         return screen if self.control.screen is None else self.control.screen(screen)
 
 
-@dataclass(frozen=True)
-class ControlledPreparation:
-    """Prepares the parts of an episode that are visible under a control, each with the agent's preparation."""
-
-    control: Control
-    preparation: Preparation
-
-    def __call__(self, episode: Episode) -> list:
-        return [self.preparation(part) for part in visible_parts(episode, self.control)]
+def _prepare_visible(control: Control, prepare: Preparation, episode: Episode) -> list:
+    """The parts of an episode that are visible under a control, each prepared for the agent."""
+    return [prepare(part) for part in visible_parts(episode, control)]
 
 
 def visible_parts(episode: Episode, control: Control) -> list[Episode]:

@@ -8,7 +8,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -116,7 +116,7 @@ class ReadingAgent(AgentAround):
 
     def preparation(self) -> Preparation | None:
         preparation = self.agent.preparation()
-        return None if preparation is None else ReadingPreparation(self.reader, preparation)
+        return None if preparation is None else partial(prepare_read, self.reader, preparation)
 
     def answer_prepared(self, prepared: Sequence[Any]) -> list[list[Answer]]:
         return self.agent.answer_prepared(prepared)
@@ -137,15 +137,9 @@ class ReadingAgent(AgentAround):
         return self.agent.estimate(lambda: [read_episode(one, self.reader) for one in sample()], steps)
 
 
-@dataclass(frozen=True)
-class ReadingPreparation:
-    """Reads the screens of an episode before the agent's preparation, which may run in another process."""
-
-    reader: ScreenReader
-    preparation: Callable[[Episode], Any]
-
-    def __call__(self, episode: Episode) -> Any:
-        return self.preparation(read_episode(episode, self.reader))
+def prepare_read(reader: ScreenReader, prepare: Preparation, episode: Episode) -> Any:
+    """Reads the screens of an episode before the agent's preparation; both may run in another process."""
+    return prepare(read_episode(episode, reader))
 
 
 @dataclass(frozen=True)

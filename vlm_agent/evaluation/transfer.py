@@ -5,7 +5,7 @@ shown as a table of the terminal, as JSON and as a page with a heat map of each 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -96,26 +96,17 @@ SHARES = ("partial_match", "step_match")
 
 @dataclass(frozen=True)
 class TransferMatrix:
-    """`rows[scorer][model][column]` holds the percent of each of `SHARES` and its 95 % interval under `intervals`.
+    """`scores[scorer][model][column]` holds the percent of each of `SHARES` and its 95 % interval under `intervals`.
 
-    `columns` are the subsets with steps and then `overall`, their mean. `counts[column]` is (episodes, steps).
+    `columns` are the subsets with steps and then `overall`, their mean. `counts[column]` holds the number of `episodes`
+    and of `steps`. The fields are those of `transfer.json`.
     """
 
     models: tuple[str, ...]
     columns: tuple[str, ...]
-    counts: dict[str, tuple[int, int]]
-    rows: dict[str, dict[str, dict[str, dict[str, Any]]]]
+    counts: dict[str, dict[str, int]]
+    scores: dict[str, dict[str, dict[str, dict[str, Any]]]]
     scorers: dict[str, dict[str, str]]
-
-    def as_json(self) -> dict[str, Any]:
-        counts = {name: {"episodes": episodes, "steps": steps} for name, (episodes, steps) in self.counts.items()}
-        return {
-            "models": list(self.models),
-            "columns": list(self.columns),
-            "counts": counts,
-            "scores": self.rows,
-            "scorers": self.scorers,
-        }
 
 
 def transfer_matrix(evaluations: Sequence[Evaluation]) -> TransferMatrix:
@@ -135,8 +126,8 @@ def transfer_matrix(evaluations: Sequence[Evaluation]) -> TransferMatrix:
     return TransferMatrix(
         models=tuple(results),
         columns=columns,
-        counts={name: (first[name]["episodes"], first[name]["steps"]) for name in columns},
-        rows={
+        counts={name: {what: first[name][what] for what in ("episodes", "steps")} for name in columns},
+        scores={
             scorer: {
                 model: {name: _cell(result[scorer][name]) for name in columns} for model, result in results.items()
             }
@@ -172,7 +163,7 @@ def transfer_table(matrix: TransferMatrix) -> Table:
     table = new_table("Transfer: partial match by subset, %: official [95 % interval], strict below", columns)
     for model in matrix.models:
         cells = [
-            Text("\n").join(_numbers(matrix.rows[scorer][model][name]) for scorer in ("official", "strict"))
+            Text("\n").join(_numbers(matrix.scores[scorer][model][name]) for scorer in ("official", "strict"))
             for name in matrix.columns
         ]
         table.add_row(Text(model.replace("_", " ")), *cells)
@@ -194,7 +185,7 @@ def write_transfer(output: Path, matrix: TransferMatrix, facts: Mapping[str, str
     )
     with atomic_write(output / PAGE) as part:
         part.write_text(page, encoding="utf-8")
-    write_json(output / JSON, {"facts": dict(facts), **matrix.as_json()})
+    write_json(output / JSON, {"facts": dict(facts), **asdict(matrix)})
 
 
 def _numbers(cell: Mapping[str, Any]) -> Text:
@@ -210,7 +201,7 @@ def _heat_map(matrix: TransferMatrix, scorer: str) -> dict[str, Any]:
     cells = []
     for row, model in enumerate(matrix.models):
         for column, name in enumerate(matrix.columns):
-            cell = matrix.rows[scorer][model][name]
+            cell = matrix.scores[scorer][model][name]
             value = cell["partial_match"]
             cells.append(
                 {

@@ -1,4 +1,4 @@
-"""The strict rule for one step, step by step: what `dialects.STRICT` decides for whole tables."""
+"""The strict rule for one step, step by step: what the dialect `strict` decides for whole tables."""
 
 from vlm_agent.episodes import KINDS_WITH_TEXT, Action, UiElement, element_at, is_same_text
 from vlm_agent.evaluation.scoring.strict import is_near

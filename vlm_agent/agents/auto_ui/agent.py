@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -13,7 +13,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage
-from vlm_agent.agents.agent import Agent, Answer, Diagnostics, Turn, Usage, episode_of
+from vlm_agent.agents.agent import Agent, Answer, Diagnostics, Preparation, Turn, Usage, episode_of
 from vlm_agent.agents.auto_ui import BATCH_SIZE
 from vlm_agent.agents.auto_ui.features import FeatureLookup, LookedUp, ScreenFeatures
 from vlm_agent.agents.decoding.constrained import Constrained
@@ -109,9 +109,9 @@ class AutoUiAgent(Agent):
         """
         return self.answer_prepared([self.preparation()(episode) for episode in episodes])
 
-    def preparation(self) -> "AutoUiPreparation":
+    def preparation(self) -> Preparation:
         """Prepares episodes in other processes."""
-        return AutoUiPreparation(self.sentences, self.features.lookup)
+        return partial(prepare, self.sentences, self.features.lookup)
 
     def answer_prepared(self, prepared: Sequence["PreparedEpisode"]) -> list[list[Answer]]:
         """Raises UserError where the run reads the elements of screens, and no step so far has any."""
@@ -199,21 +199,16 @@ class PreparedEpisode:
     unwritable: list[bool]
 
 
-@dataclass(frozen=True)
-class AutoUiPreparation:
-    sentences: StepSentences
-    lookup: FeatureLookup
-
-    def __call__(self, episode: Episode) -> PreparedEpisode:
-        """Raises UserError for a goal that is too long, and for screens without pixels."""
-        steps, sentences = episode.steps, self.sentences
-        try:
-            sources = [sentences.source_of(episode, number).segments for number in range(len(steps))]
-        except TooLongError as error:
-            raise UserError(f"episode {episode.id}: {error}") from None
-        screens = [self.lookup(step.screenshot) for step in steps]
-        unwritable = [not (sentences.is_writable(step) and _keeps_text(sentences.language, step)) for step in steps]
-        return PreparedEpisode(without_pixels(episode), sources, screens, unwritable)
+def prepare(sentences: StepSentences, lookup: FeatureLookup, episode: Episode) -> PreparedEpisode:
+    """Raises UserError for a goal that is too long, and for screens without pixels."""
+    steps = episode.steps
+    try:
+        sources = [sentences.source_of(episode, number).segments for number in range(len(steps))]
+    except TooLongError as error:
+        raise UserError(f"episode {episode.id}: {error}") from None
+    screens = [lookup(step.screenshot) for step in steps]
+    unwritable = [not (sentences.is_writable(step) and _keeps_text(sentences.language, step)) for step in steps]
+    return PreparedEpisode(without_pixels(episode), sources, screens, unwritable)
 
 
 def _keeps_text(language: ActionLanguage, step: Step) -> bool:

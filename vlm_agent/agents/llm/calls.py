@@ -22,9 +22,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 from pydantic import Field, PositiveFloat, model_validator
 
@@ -362,17 +362,9 @@ def _write_marker(file: TextIO, model: str, paid: Expense) -> None:
 
 
 def _write_reply(path: Path, model: str, reply: Completion, paid: Expense, lost: Expense) -> None:
-    total = paid + lost
-    content = {
-        "model": model,
-        "text": reply.text,
-        "tokens": reply.tokens,
-        "requests": reply.calls,
-        "seconds": reply.seconds,
-        "notes": reply.notes,
-        "paid": {"calls": total.calls, "read": total.read, "written": total.written},
-    }
-    write_checked(path, content)
+    seconds = cast(float, reply.seconds)  # the endpoint has just measured them
+    content = _Reply(model, reply.text, reply.tokens, reply.calls, seconds, list(reply.notes), paid + lost)
+    write_checked(path, asdict(content))
 
 
 def _stored(path: Path) -> Completion | None:

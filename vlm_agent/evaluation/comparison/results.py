@@ -49,9 +49,8 @@ def results_of(
         for key, about in agents.items()
         for seed in about["rows"]
     }
-    scorers = list(
-        dict.fromkeys(name for folder in finished.values() for name in _scorers(evaluated.read_metrics(folder)[AGENT]))
-    )
+    metrics = [evaluated.read_metrics(folder)[AGENT] for folder in finished.values()]
+    scorers = list(dict.fromkeys(name for scores in metrics for name in scores.get("scorers", SCORERS)))
     judged = {owner: judge_steps(folder / "predictions.parquet") for owner, folder in finished.items()}
     return {
         "name": stages.comparison.name,
@@ -120,16 +119,14 @@ def _row(
     online = (
         evaluated.read_online(stages.layout.of(ONLINE, key, seed))[AGENT]["overall"] if stages.sizes.tasks else None
     )
-    (figures, intervals), online_figures = _figures(metrics[AGENT]), _online_figures(online)
+    steps, tasks = _figures(metrics[AGENT]), _online_figures(online)
     training = ran.get(name_of(TRAIN, SERVED if agent.served else key, seed), {})
     run = _run(stages, key, agent, seed)
     return {
-        "figures": figures | online_figures["figures"],
-        "intervals": intervals | online_figures["intervals"],
+        "figures": steps["figures"] | tasks["figures"],
+        "intervals": steps["intervals"] | tasks["intervals"],
         "controls": {
-            name: dict(zip(("figures", "intervals"), _figures(scores), strict=True))
-            for name, scores in metrics.items()
-            if name not in (AGENT, MOST_FREQUENT, CEILING)
+            name: _figures(scores) for name, scores in metrics.items() if name not in (AGENT, MOST_FREQUENT, CEILING)
         },
         "costs": _costs(metrics[AGENT], online)
         | {
@@ -149,15 +146,13 @@ def _training_seconds(run: Path | None, stage: Mapping[str, Any]) -> float | Non
     return stage.get("seconds") if recorded is None else recorded
 
 
-def _scorers(scores: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(scores.get("scorers", SCORERS))
-
-
-def _figures(scores: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    places = {scorer: (scores[scorer]["overall"], "partial_match") for scorer in _scorers(scores)}
+def _figures(scores: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    places = {scorer: (scores[scorer]["overall"], "partial_match") for scorer in scores.get("scorers", SCORERS)}
     places[COMPLETE] = scores["official"]["overall"], "complete_match"
-    figures = {name: row[share] for name, (row, share) in places.items()}
-    return figures, {name: row.get("intervals", {}).get(share) for name, (row, share) in places.items()}
+    return {
+        "figures": {name: row[share] for name, (row, share) in places.items()},
+        "intervals": {name: row.get("intervals", {}).get(share) for name, (row, share) in places.items()},
+    }
 
 
 def _online_figures(overall: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
@@ -197,11 +192,7 @@ def _baselines(stages: Stages, finished: Mapping[tuple[str, int], Path]) -> dict
     """Scores without a model, which are the same for all agents; the expert does the online tasks."""
     for (key, seed), folder in finished.items():
         metrics = evaluated.read_metrics(folder)
-        rows = {
-            name: dict(zip(("figures", "intervals"), _figures(metrics[name]), strict=True))
-            for name in (MOST_FREQUENT, CEILING)
-            if name in metrics
-        }
+        rows = {name: _figures(metrics[name]) for name in (MOST_FREQUENT, CEILING) if name in metrics}
         online = evaluated.read_online(stages.layout.of(ONLINE, key, seed)) if stages.sizes.tasks else {}
         for name in sorted(online.keys() - {AGENT}, key=lambda one: one != EXPERT):
             rows[name] = _online_figures(online[name]["overall"])

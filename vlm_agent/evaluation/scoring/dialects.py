@@ -14,10 +14,10 @@ dropping failed samples from the denominator (SeeClick), counting every Enter an
 AgentCPM-GUI on AitZ).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Never, Protocol
+from typing import ClassVar, Never
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from vlm_agent.evaluation.predictions import Prediction, predictions_for
 from vlm_agent.evaluation.scoring import aitw_matcher
 from vlm_agent.evaluation.scoring.aitz.rules import boxes_match, texts_match
 from vlm_agent.evaluation.scoring.controls import android_control, gui_odyssey
+from vlm_agent.evaluation.scoring.controls.matching import Matching, by_text
 from vlm_agent.evaluation.scoring.d_pot import box_matches_tap, touches_the_element
 from vlm_agent.evaluation.scoring.steps import Rule, Ruling, StepTable
 from vlm_agent.evaluation.scoring.strict import same_element
@@ -76,18 +77,7 @@ class Dialect:
         return right
 
 
-class Scorer(Protocol):
-    """A line in `rule` describes which answers are right, `source` names who publishes numbers by it. `slips` names
-    what is a mistake in the published code and shifts its numbers as a whole."""
-
-    @property
-    def rule(self) -> str: ...
-    @property
-    def source(self) -> str: ...
-    @property
-    def slips(self) -> Mapping[str, object]: ...
-    def judge(self, table: StepTable) -> Ruling: ...
-    def without(self, slip: str) -> "Scorer": ...
+Scorer = Dialect | Matching
 
 
 def is_officially_right(action: Action, step: Step) -> bool:
@@ -177,22 +167,12 @@ def _any_text(table: StepTable, rows: np.ndarray) -> np.ndarray:
     return np.ones(len(rows), bool)
 
 
-def _by_text(table: StepTable, rows: np.ndarray, match: Callable[[str, str], bool]) -> np.ndarray:
-    """`match` of the gold and the predicted text."""
-    return np.array([match(gold, predicted) for gold, predicted in _texts(table, rows)], bool)
-
-
-def _one_text_in_the_other(table: StepTable, rows: np.ndarray, strip_gold: bool) -> np.ndarray:
-    pairs = ((gold.lower(), predicted.lower().strip()) for gold, predicted in _texts(table, rows))
-    if strip_gold:
-        pairs = ((gold.strip(), predicted) for gold, predicted in pairs)
-    return np.array([_contain(gold, predicted) for gold, predicted in pairs], bool)
-
-
 def _contain(gold: str, predicted: str) -> bool:
-    """Whether one text contains the other. An empty one, also of white space alone, matches only an empty one."""
-    if not gold.strip() or not predicted.strip():
-        return gold.strip() == predicted.strip()
+    """Whether one text contains the other, in lower case and without white space around the predicted one. An empty
+    text, also of white space alone, matches only an empty one."""
+    gold, predicted = gold.lower(), predicted.lower().strip()
+    if not gold.strip() or not predicted:
+        return gold.strip() == predicted
     return gold in predicted or predicted in gold
 
 
@@ -207,117 +187,96 @@ def _corners(boxes: np.ndarray) -> np.ndarray:
         return np.hstack([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]])
 
 
-def _texts(table: StepTable, rows: np.ndarray) -> Iterator[tuple[str, str]]:
-    columns = (table.gold.text, table.predicted.text)
-    return zip(*(column.take(rows).to_pylist() for column in columns), strict=True)
+_OFFICIAL_TAPS = partial(_near_or_in_one_box, growth=aitw_matcher.BOX_GROWTH)
+_COAT_SWIPES = partial(_same_direction, vertical_share=AITZ_VERTICAL_SHARE)
+_COAT_TEXTS = by_text(texts_match)
 
-
-OFFICIAL = Dialect(
-    rule="taps within 0.14 or in one box 2.4 times as large, swipes by axis, typed text not compared",
-    source="Rawles et al. 2023, google-research/android_in_the_wild action_matching.py",
-    taps=partial(_near_or_in_one_box, growth=aitw_matcher.BOX_GROWTH),
-    swipes=_same_axis,
-    texts=_any_text,
-)
-
-STRICT = Dialect(
-    rule="taps in the same smallest element (outside every element within 0.04) or in the data set's gold box, "
-    "swipes by direction, text equal",
-    source="ours",
-    taps=_same_element,
-    swipes=_same_direction,
-    texts=partial(_by_text, match=is_same_text),
-    judges_new_kinds=True,
-)
-
-OFFICIAL_TEXT = Dialect(
-    rule="official, and one typed text must contain the other, in lower case",
-    source="Auto-UI (Zhang and Zhang 2023), cooelf/Auto-GUI main.py text_acc; SeeClick compares typed text the same "
-    "way",
-    taps=OFFICIAL.taps,
-    swipes=_same_axis,
-    texts=partial(_one_text_in_the_other, strip_gold=False),
-)
-
-OFFICIAL_DIRECTION = Dialect(
-    rule="official, and swipes must go in the same direction",
-    source="MM-Navigator (Yan et al. 2023), zzxslp/MM-Navigator eval.py",
-    taps=OFFICIAL.taps,
-    swipes=lambda table, rows: _same_axis(table, rows) & _same_direction(table, rows),
-    texts=_any_text,
-)
-
-OFFICIAL_FACTOR = Dialect(
-    rule="official, but boxes 1.4 times as large: 1.4 as the factor, not as the increase",
-    source="OpenBMB/AgentCPM-GUI eval/utils/evaluator.py reads it this way, with 1.2",
-    taps=partial(_near_or_in_one_box, growth=0.4),
-    swipes=_same_axis,
-    texts=_any_text,
-)
-
-FIVE_POINTS = Dialect(
-    rule="the tapped element holds the gold tap or has a corner or its centre within 0.14; swipes by direction",
-    source="D-PoT (Zhang et al. 2024), appendix A.3; MM-Navigator eval.py with two corners and the centre",
-    taps=_five_points,
-    swipes=_same_direction,
-    texts=_any_text,
-)
-
-D_POT = Dialect(
-    rule="the chosen element holds the gold tap, or a corner of it or its centre matches the gold tap by the official "
-    "rule; an answer without an element counts as the smallest one under its tap; swipes by direction",
-    source="D-PoT (Zhang et al. 2024), sqzhang-lazy/D-PoT eval.py; the paper's words are five_points",
-    taps=_any_point_of_the_box,
-    swipes=_same_direction,
-    texts=_any_text,
-)
-
-AGENTCPM = Dialect(
-    rule="taps within 0.14 or in one box 1.2 times as large, swipes by direction, one text in the other, "
-    "complete and impossible count as equal",
-    source="AgentCPM-GUI on AitZ, OpenBMB/AgentCPM-GUI eval/utils/evaluator.py, after Qwen2.5-VL",
-    taps=partial(_near_or_in_one_box, growth=0.2),
-    swipes=_same_direction,
-    texts=partial(_one_text_in_the_other, strip_gold=True),
-    either_end=True,
-)
-
-COAT_POINT = Dialect(
-    rule="taps within 0.14 or in one element, swipes by direction (vertical from |dy| = 0.9 |dx|), one text in the "
-    "other or a Levenshtein ratio above 0.8, complete and impossible count as equal",
-    source="CoAT (Zhang et al. 2024) for agents that predict points; IMNearth/CoAT coat/evaluate.py but for clicks",
-    taps=partial(_near_or_in_one_box, growth=0.0),
-    swipes=partial(_same_direction, vertical_share=AITZ_VERTICAL_SHARE),
-    texts=partial(_by_text, match=texts_match),
-    either_end=True,
-)
-
-COAT_BOX = Dialect(
-    rule="the predicted box, 1.2 times as large, holds the gold tap, or overlaps by IoU > 0.5 with an element, 1.2 "
-    "times as large, that does; an answer without a box counts as the smallest element under its tap; the rest as "
-    "coat_point",
-    source="CoAT (Zhang et al. 2024), IMNearth/CoAT coat/evaluate.py, with the gold tap in place of (0, 0)",
-    taps=_box_meets_point,
-    swipes=COAT_POINT.swipes,
-    texts=COAT_POINT.texts,
-    either_end=True,
-)
-
-AITW: dict[str, Scorer] = {
-    "official": OFFICIAL,
-    "strict": STRICT,
-    "official_text": OFFICIAL_TEXT,
-    "official_direction": OFFICIAL_DIRECTION,
-    "official_factor": OFFICIAL_FACTOR,
-    "five_points": FIVE_POINTS,
-    "d_pot": D_POT,
-    "agentcpm": AGENTCPM,
-    "coat_point": COAT_POINT,
-    "coat_box": COAT_BOX,
+AITW = {
+    "official": Dialect(
+        rule="taps within 0.14 or in one box 2.4 times as large, swipes by axis, typed text not compared",
+        source="Rawles et al. 2023, google-research/android_in_the_wild action_matching.py",
+        taps=_OFFICIAL_TAPS,
+        swipes=_same_axis,
+        texts=_any_text,
+    ),
+    "strict": Dialect(
+        rule="taps in the same smallest element (outside every element within 0.04) or in the data set's gold box, "
+        "swipes by direction, text equal",
+        source="ours",
+        taps=_same_element,
+        swipes=_same_direction,
+        texts=by_text(is_same_text),
+        judges_new_kinds=True,
+    ),
+    "official_text": Dialect(
+        rule="official, and one typed text must contain the other, in lower case",
+        source="Auto-UI (Zhang and Zhang 2023), cooelf/Auto-GUI main.py text_acc; SeeClick compares typed text the "
+        "same way",
+        taps=_OFFICIAL_TAPS,
+        swipes=_same_axis,
+        texts=by_text(_contain),
+    ),
+    "official_direction": Dialect(
+        rule="official, and swipes must go in the same direction",
+        source="MM-Navigator (Yan et al. 2023), zzxslp/MM-Navigator eval.py",
+        taps=_OFFICIAL_TAPS,
+        swipes=lambda table, rows: _same_axis(table, rows) & _same_direction(table, rows),
+        texts=_any_text,
+    ),
+    "official_factor": Dialect(
+        rule="official, but boxes 1.4 times as large: 1.4 as the factor, not as the increase",
+        source="OpenBMB/AgentCPM-GUI eval/utils/evaluator.py reads it this way, with 1.2",
+        taps=partial(_near_or_in_one_box, growth=0.4),
+        swipes=_same_axis,
+        texts=_any_text,
+    ),
+    "five_points": Dialect(
+        rule="the tapped element holds the gold tap or has a corner or its centre within 0.14; swipes by direction",
+        source="D-PoT (Zhang et al. 2024), appendix A.3; MM-Navigator eval.py with two corners and the centre",
+        taps=_five_points,
+        swipes=_same_direction,
+        texts=_any_text,
+    ),
+    "d_pot": Dialect(
+        rule="the chosen element holds the gold tap, or a corner of it or its centre matches the gold tap by the "
+        "official rule; an answer without an element counts as the smallest one under its tap; swipes by direction",
+        source="D-PoT (Zhang et al. 2024), sqzhang-lazy/D-PoT eval.py; the paper's words are five_points",
+        taps=_any_point_of_the_box,
+        swipes=_same_direction,
+        texts=_any_text,
+    ),
+    "agentcpm": Dialect(
+        rule="taps within 0.14 or in one box 1.2 times as large, swipes by direction, one text in the other, "
+        "complete and impossible count as equal",
+        source="AgentCPM-GUI on AitZ, OpenBMB/AgentCPM-GUI eval/utils/evaluator.py, after Qwen2.5-VL",
+        taps=partial(_near_or_in_one_box, growth=0.2),
+        swipes=_same_direction,
+        texts=by_text(lambda gold, predicted: _contain(gold.strip(), predicted)),
+        either_end=True,
+    ),
+    "coat_point": Dialect(
+        rule="taps within 0.14 or in one element, swipes by direction (vertical from |dy| = 0.9 |dx|), one text in the "
+        "other or a Levenshtein ratio above 0.8, complete and impossible count as equal",
+        source="CoAT (Zhang et al. 2024) for agents that predict points; IMNearth/CoAT coat/evaluate.py but for clicks",
+        taps=partial(_near_or_in_one_box, growth=0.0),
+        swipes=_COAT_SWIPES,
+        texts=_COAT_TEXTS,
+        either_end=True,
+    ),
+    "coat_box": Dialect(
+        rule="the predicted box, 1.2 times as large, holds the gold tap, or overlaps by IoU > 0.5 with an element, 1.2 "
+        "times as large, that does; an answer without a box counts as the smallest element under its tap; the rest as "
+        "coat_point",
+        source="CoAT (Zhang et al. 2024), IMNearth/CoAT coat/evaluate.py, with the gold tap in place of (0, 0)",
+        taps=_box_meets_point,
+        swipes=_COAT_SWIPES,
+        texts=_COAT_TEXTS,
+        either_end=True,
+    ),
 }
 """Scorers of AITW and AitZ by name."""
 
-DIALECTS = {**AITW, **android_control.DIALECTS, **gui_odyssey.DIALECTS}
+DIALECTS: dict[str, Scorer] = {**AITW, **android_control.DIALECTS, **gui_odyssey.DIALECTS}
 """Scorers by the name that `--dialect` and benchmark files use."""
 
 SCORERS = ("official", "strict")

@@ -7,8 +7,8 @@ Taps, and likewise long presses, match if the same smallest element is under bot
 every element, the predicted touch must be so too and at most `TAP_DISTANCE` away. Typed text, answers and names of apps
 match if they are equal in Unicode NFC, swipes if their directions are equal, other actions if their kinds are equal.
 
-`same_element` is the rule for taps, used by `dialects.STRICT` for whole tables; property tests compare it with the rule
-for one step. Boxes have the layout of `steps.Boxes.listed`.
+`same_element` is the rule for taps, used by the dialect `strict` for whole tables; property tests compare it with the
+rule for one step. Boxes have the layout of `steps.Boxes.listed`.
 """
 
 from typing import Any

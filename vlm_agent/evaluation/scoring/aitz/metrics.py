@@ -9,7 +9,6 @@ from the published evaluator (IMNearth/CoAT, commit 9ab1a9f) and the paper:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -46,22 +45,13 @@ _KIND_OF_NAME = {
 }
 
 
-@dataclass(frozen=True)
-class AitzSteps:
-    """N steps of E episodes: `lengths` int (E,), `episode` and `step` int (N,) as in `JudgedSteps`, and the kinds of
-    the gold and the predicted actions int (N,), indices of `KINDS` or `OTHER`."""
+def _code(name: str) -> int:
+    kind = _KIND_OF_NAME.get(name, name)
+    return KINDS.index(kind) if kind in KINDS else OTHER
 
-    lengths: np.ndarray
-    episode: np.ndarray
-    step: np.ndarray
-    gold: np.ndarray
-    predicted: np.ndarray
 
-    @classmethod
-    def of(cls, steps: JudgedSteps) -> "AitzSteps":
-        kinds = [_KIND_OF_NAME.get(name, name) for name in ACTION_NAMES]
-        codes = np.array([KINDS.index(kind) if kind in KINDS else OTHER for kind in kinds] + [OTHER])
-        return cls(steps.lengths, steps.episode, steps.step, codes[steps.gold.name], codes[steps.predicted])
+_CODES = np.array([*map(_code, ACTION_NAMES), OTHER])
+"""The index in `KINDS`, or `OTHER`, of each of `ACTION_NAMES` and, at the end, of an answer that is not an action."""
 
 
 def aitz_rows(steps: JudgedSteps, scorers: Sequence[str]) -> dict[str, dict[str, dict]]:
@@ -70,8 +60,7 @@ def aitz_rows(steps: JudgedSteps, scorers: Sequence[str]) -> dict[str, dict[str,
     `value` is in percent, `interval` its 95 % as in `metrics.score`; None if undefined. `of` is the denominator: the
     number of steps, or of episodes.
     """
-    columns = AitzSteps.of(steps)
-    return {scorer: _row(aitz_quotients(columns, steps.right[scorer])) for scorer in scorers if scorer in AITZ_SCORERS}
+    return {scorer: _row(aitz_quotients(steps, steps.right[scorer])) for scorer in scorers if scorer in AITZ_SCORERS}
 
 
 def _row(quotients: Mapping[str, Quotient]) -> dict[str, dict]:
@@ -91,7 +80,7 @@ def _interval(measure: str, quotient: Quotient) -> list[float] | None:
     return interval(resampled(*quotient, f"aitz {measure}"), lowest=0.0)
 
 
-def aitz_quotients(steps: AitzSteps, right: np.ndarray) -> dict[str, Quotient]:
+def aitz_quotients(steps: JudgedSteps, right: np.ndarray) -> dict[str, Quotient]:
     """Numerator and denominator by episode of each of `MEASURES`, and of `scroll_type`, `press_type` and `stop_type`.
 
     `right` is bool (N,). `X_type`: answers of the kind X among the gold steps of that kind, `X`: right ones among them.
@@ -102,18 +91,19 @@ def aitz_quotients(steps: AitzSteps, right: np.ndarray) -> dict[str, Quotient]:
     def count(mask: np.ndarray) -> np.ndarray:
         return np.bincount(steps.episode[mask], minlength=len(steps.lengths)).astype(np.float64)
 
+    gold, predicted = _CODES[steps.gold.name], _CODES[steps.predicted]
     lengths, ones = steps.lengths.astype(np.float64), np.ones(len(steps.lengths))
-    same_kind = right | ((steps.gold == steps.predicted) & (steps.gold != OTHER))
+    same_kind = right | ((gold == predicted) & (gold != OTHER))
     quotients = {}
     for code, kind in enumerate(KINDS):
-        among = steps.gold == code
+        among = gold == code
         quotients[f"{kind}_type"] = (count(same_kind & among), count(among))
         quotients[kind] = (count(right & among), count(among))
     reached = steps_to_first_error(steps.lengths, steps.episode, steps.step, right, np.ones_like(right))
     return quotients | {
         "total_type": (count(same_kind), lengths),
         "total": (count(right), lengths),
-        "hit_rate": (count(steps.predicted != OTHER), lengths),
+        "hit_rate": (count(predicted != OTHER), lengths),
         "goal_progress": (reached / lengths, ones),
         "success": ((reached == lengths).astype(np.float64), ones),
     }

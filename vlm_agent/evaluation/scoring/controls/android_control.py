@@ -220,115 +220,99 @@ def _both(rule: texts.TextRule, without: str | None = None) -> dict[str, Rule]:
     return dict.fromkeys(("type", "open_app"), by_text(rule, without))
 
 
-OS_ATLAS = Matching(
-    rule="points within 140 thousandths, same direction, a text equal or with the same first word",
-    source="OS-Atlas (Wu et al. 2024), evaluation of AndroidControl, 7,708 steps; UI-TARS and others follow it",
-    points=near_on_grid,
-    texts=_both(texts.first_words_equal),
-    needs_size=False,
-    slips={"first word only": {"texts": _both(texts.words_alike)}},
-)
-
-OS_GENESIS = Matching(
-    rule="points within 368.5 pixels on any screen, same direction or that of `Scroll up` or `Scroll down` in the "
-    "instruction, typed text with F1 of words above 0.5, names of apps equal",
-    source="OS-Genesis (Sun et al. 2024), evaluation/android_control/ac_eval.py",
-    points=_near_in_pixels,
-    swipes=_same_word_or_that_of_the_prompt,
-    texts={"type": by_text(texts.words_alike), "open_app": by_text(texts.equal)},
-)
-
-CLAWGUI = Matching(
-    rule="in one of the 5 candidate boxes nearest to the answer or within 368.5 pixels, F1 of words above 0.5; an "
-    "answer that ends, answers, or presses another button than back and home is wrong",
-    source="ClawGUI, ZJU-REAL/ClawGUI, 7,708 steps",
-    points=_candidate_near_the_answer,
-    texts=_both(texts.words_alike),
-    one_kind=(("back", "home"),),
-    unreadable=(*ENDS, "answer", "recents", "enter"),
-)
-
-AGENTCPM_AC = Matching(
-    rule="in one of the 5 windows or nodes nearest to the gold point, 1.2 times as large, or within 0.04; one text in "
-    "the other; every end and wait are equal; a long press is a tap; opened apps do not count",
-    source="AgentCPM-GUI (Zhang et al. 2025), eval/utils/evaluator.py; validation and test, an end for each episode",
-    points=_element_near_the_gold_point,
-    texts={"type": by_text(texts.contain)},
-    one_kind=(BUTTONS, ("wait", *ENDS)),
-    equal=("wait", *ENDS),
-    gold_as={"long_press": "tap"},
-    left_out=("open_app",),
-)
-
-GUIEVALKIT = Matching(
-    rule="as agentcpm_ac, but long presses, waits and ends apart; an answer that is not an action of the toolkit "
-    "does not count",
-    source="GUIEvalKit, after AgentCPM-GUI; validation and test, an end for each episode",
-    points=_element_near_the_gold_point,
-    texts=_both(texts.contain),
-    one_kind=(BUTTONS,),
-    unreadable=("impossible", "answer"),
-    left_out=("open_app",),
-    drops_unread=True,
-    slips={"left out": {"drops_unread": False}},
-)
-
-INFIGUI = Matching(
-    rule="in a candidate box 1.2 times as large or within 0.04 of the longer side of the resized picture, same "
-    "direction, one text in the other; a tap on its icon opens an app",
-    source="InfiGUI-R1 (Liu et al. 2025), eval/android_control, 8,444 steps, after Qwen2.5-VL",
-    points=_near_or_in_candidate,
-    swipes=finger(resized),
-    texts=_both(texts.contain),
-    one_kind=(BUTTONS,),
-    crossings=(Crossing("open_app", "tap", _in_grown_candidate, _has_candidate),),
-)
-
-UI_S1 = Matching(
-    rule="points within 0.04, any swipe, one text in the other",
-    source="UI-S1 (Lu et al. 2025), X-PLUG/MobileAgent, 8,444 steps; its main figures are task success and progress",
-    points=_near_in_fractions,
-    swipes=any_finger,
-    texts=_both(texts.contain),
-    one_kind=(BUTTONS,),
-    slips={"boxes lost": {"points": _near_or_in_candidate}, "any swipe": {"swipes": finger(resized)}},
-)
-
-GUI_R1 = Matching(
-    rule="points closer than 0.14 and texts with F1 of words from 0.5, whatever the answer's kind; back and wait do "
-    "not count",
-    source="GUI-R1 (Luo et al. 2025), 7,708 steps",
-    points=_near_whatever_kind,
-    swipes=_word_whatever_kind,
-    texts=_both(texts.one_word_or_half, without="no input text"),
-    kinds_only=("back", "wait"),
-    free=("tap", "long_press", "swipe", "type", "open_app"),
-    slips={"kind not compared": {"free": ()}},
-)
-
-UGROUND = Matching(
-    rule="in the smallest element under the gold point, equal text; opening an app and going back are equal to a tap "
-    "on an element that says so",
-    source="UGround (Gou et al. 2024), offline_evaluation/AndroidControl/eval.py, 500 steps; the paper's own rule",
-    points=_in_the_smallest_element,
-    texts={"type": _typed_there, "open_app": by_text(texts.equal)},
-    crossings=(
-        Crossing("open_app", "tap", _names_the_app),
-        Crossing("tap", "open_app", _names_the_app),
-        Crossing("back", "tap", _says_back),
-        Crossing("tap", "back", _says_back),
-    ),
-)
-
 DIALECTS = {
-    "os_atlas": OS_ATLAS,
-    "os_genesis": OS_GENESIS,
-    "clawgui": CLAWGUI,
-    "agentcpm_ac": AGENTCPM_AC,
-    "guievalkit": GUIEVALKIT,
-    "infigui": INFIGUI,
-    "ui_s1": UI_S1,
-    "gui_r1": GUI_R1,
-    "uground": UGROUND,
+    "os_atlas": Matching(
+        rule="points within 140 thousandths, same direction, a text equal or with the same first word",
+        source="OS-Atlas (Wu et al. 2024), evaluation of AndroidControl, 7,708 steps; UI-TARS and others follow it",
+        points=near_on_grid,
+        texts=_both(texts.first_words_equal),
+        needs_size=False,
+        slips={"first word only": {"texts": _both(texts.words_alike)}},
+    ),
+    "os_genesis": Matching(
+        rule="points within 368.5 pixels on any screen, same direction or that of `Scroll up` or `Scroll down` in the "
+        "instruction, typed text with F1 of words above 0.5, names of apps equal",
+        source="OS-Genesis (Sun et al. 2024), evaluation/android_control/ac_eval.py",
+        points=_near_in_pixels,
+        swipes=_same_word_or_that_of_the_prompt,
+        texts={"type": by_text(texts.words_alike), "open_app": by_text(texts.equal)},
+    ),
+    "clawgui": Matching(
+        rule="in one of the 5 candidate boxes nearest to the answer or within 368.5 pixels, F1 of words above 0.5; an "
+        "answer that ends, answers, or presses another button than back and home is wrong",
+        source="ClawGUI, ZJU-REAL/ClawGUI, 7,708 steps",
+        points=_candidate_near_the_answer,
+        texts=_both(texts.words_alike),
+        one_kind=(("back", "home"),),
+        unreadable=(*ENDS, "answer", "recents", "enter"),
+    ),
+    "agentcpm_ac": Matching(
+        rule="in one of the 5 windows or nodes nearest to the gold point, 1.2 times as large, or within 0.04; one text "
+        "in the other; every end and wait are equal; a long press is a tap; opened apps do not count",
+        source="AgentCPM-GUI (Zhang et al. 2025), eval/utils/evaluator.py; validation and test, an end for each "
+        "episode",
+        points=_element_near_the_gold_point,
+        texts={"type": by_text(texts.contain)},
+        one_kind=(BUTTONS, ("wait", *ENDS)),
+        equal=("wait", *ENDS),
+        gold_as={"long_press": "tap"},
+        left_out=("open_app",),
+    ),
+    "guievalkit": Matching(
+        rule="as agentcpm_ac, but long presses, waits and ends apart; an answer that is not an action of the toolkit "
+        "does not count",
+        source="GUIEvalKit, after AgentCPM-GUI; validation and test, an end for each episode",
+        points=_element_near_the_gold_point,
+        texts=_both(texts.contain),
+        one_kind=(BUTTONS,),
+        unreadable=("impossible", "answer"),
+        left_out=("open_app",),
+        drops_unread=True,
+        slips={"left out": {"drops_unread": False}},
+    ),
+    "infigui": Matching(
+        rule="in a candidate box 1.2 times as large or within 0.04 of the longer side of the resized picture, same "
+        "direction, one text in the other; a tap on its icon opens an app",
+        source="InfiGUI-R1 (Liu et al. 2025), eval/android_control, 8,444 steps, after Qwen2.5-VL",
+        points=_near_or_in_candidate,
+        swipes=finger(resized),
+        texts=_both(texts.contain),
+        one_kind=(BUTTONS,),
+        crossings=(Crossing("open_app", "tap", _in_grown_candidate, _has_candidate),),
+    ),
+    "ui_s1": Matching(
+        rule="points within 0.04, any swipe, one text in the other",
+        source="UI-S1 (Lu et al. 2025), X-PLUG/MobileAgent, 8,444 steps; its main figures are task success and "
+        "progress",
+        points=_near_in_fractions,
+        swipes=any_finger,
+        texts=_both(texts.contain),
+        one_kind=(BUTTONS,),
+        slips={"boxes lost": {"points": _near_or_in_candidate}, "any swipe": {"swipes": finger(resized)}},
+    ),
+    "gui_r1": Matching(
+        rule="points closer than 0.14 and texts with F1 of words from 0.5, whatever the answer's kind; back and wait "
+        "do not count",
+        source="GUI-R1 (Luo et al. 2025), 7,708 steps",
+        points=_near_whatever_kind,
+        swipes=_word_whatever_kind,
+        texts=_both(texts.one_word_or_half, without="no input text"),
+        kinds_only=("back", "wait"),
+        free=("tap", "long_press", "swipe", "type", "open_app"),
+        slips={"kind not compared": {"free": ()}},
+    ),
+    "uground": Matching(
+        rule="in the smallest element under the gold point, equal text; opening an app and going back are equal to a "
+        "tap on an element that says so",
+        source="UGround (Gou et al. 2024), offline_evaluation/AndroidControl/eval.py, 500 steps; the paper's own rule",
+        points=_in_the_smallest_element,
+        texts={"type": _typed_there, "open_app": by_text(texts.equal)},
+        crossings=(
+            Crossing("open_app", "tap", _names_the_app),
+            Crossing("tap", "open_app", _names_the_app),
+            Crossing("back", "tap", _says_back),
+            Crossing("tap", "back", _says_back),
+        ),
+    ),
 }
 """Scorers of AndroidControl by name."""

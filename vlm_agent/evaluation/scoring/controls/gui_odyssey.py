@@ -21,36 +21,35 @@ def _near_or_in_the_box(table: StepTable, rows: np.ndarray) -> np.ndarray:
     return _near(table, rows) | some(len(rows), place, holds(edges, predicted[place]))
 
 
-GUI_ODYSSEY = Matching(
-    rule="in the gold element's box or within 0.14, same direction, one text in the other or half of its characters",
-    source="GUI-Odyssey (Lu et al. 2024), src/eval_mm/GUIOdyssey_action_matching.py",
-    points=_near_or_in_the_box,
-    texts={"type": by_text(texts.alike)},
-    left_out=(),
-    needs_size=False,
-)
-
-AGENTCPM_ODYSSEY = Matching(
-    rule="points within 0.14, same direction, one text in the other, every end and wait are equal, a gold recents "
-    "button is home",
-    source="AgentCPM-GUI (Zhang et al. 2025), eval/utils/evaluator.py on GUI-Odyssey",
-    points=_near,
-    texts={"type": by_text(texts.contain)},
-    one_kind=(BUTTONS, ("wait", *ENDS)),
-    equal=("wait", *ENDS),
-    gold_as={"recents": "home"},
-    left_out=(),
-    needs_size=False,
-)
-
-OS_ATLAS_ODYSSEY = Matching(
-    rule="points within 140 thousandths, same direction, F1 of the words of the typing line above 0.5",
-    source="OS-Atlas (Wu et al. 2024), evaluation of GUI-Odyssey",
-    points=near_on_grid,
-    texts={"type": by_text(texts.lines_alike)},
-    left_out=(),
-    needs_size=False,
-)
-
-DIALECTS = {"gui_odyssey": GUI_ODYSSEY, "agentcpm_odyssey": AGENTCPM_ODYSSEY, "os_atlas_odyssey": OS_ATLAS_ODYSSEY}
+DIALECTS = {
+    "gui_odyssey": Matching(
+        rule="in the gold element's box or within 0.14, same direction, one text in the other or half of its "
+        "characters",
+        source="GUI-Odyssey (Lu et al. 2024), src/eval_mm/GUIOdyssey_action_matching.py",
+        points=_near_or_in_the_box,
+        texts={"type": by_text(texts.alike)},
+        left_out=(),
+        needs_size=False,
+    ),
+    "agentcpm_odyssey": Matching(
+        rule="points within 0.14, same direction, one text in the other, every end and wait are equal, a gold recents "
+        "button is home",
+        source="AgentCPM-GUI (Zhang et al. 2025), eval/utils/evaluator.py on GUI-Odyssey",
+        points=_near,
+        texts={"type": by_text(texts.contain)},
+        one_kind=(BUTTONS, ("wait", *ENDS)),
+        equal=("wait", *ENDS),
+        gold_as={"recents": "home"},
+        left_out=(),
+        needs_size=False,
+    ),
+    "os_atlas_odyssey": Matching(
+        rule="points within 140 thousandths, same direction, F1 of the words of the typing line above 0.5",
+        source="OS-Atlas (Wu et al. 2024), evaluation of GUI-Odyssey",
+        points=near_on_grid,
+        texts={"type": by_text(texts.lines_alike)},
+        left_out=(),
+        needs_size=False,
+    ),
+}
 """Scorers of GUI-Odyssey by name."""

@@ -5,7 +5,6 @@ A gesture whose ends differ is a swipe here, however short: AITW's rule of 0.04 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -69,12 +68,13 @@ class Matching:
     def judge(self, table: StepTable) -> Ruling:
         """The verdict on each step. Raises UserError naming what the steps lack for this scorer."""
         self._check(table)
-        gold, predicted = self._gold_names[strokes(table.gold)], self._predicted_names[strokes(table.predicted)]
-        same_kind = (self._classes[gold] == self._classes[predicted]) & (predicted != UNPARSED_NAME)
-        right = (gold == predicted) | (np.isin(gold, self._indices(self.equal)) & same_kind)
+        gold, predicted = _read_as(self.gold_as)[strokes(table.gold)], strokes(table.predicted)
+        predicted[_among(predicted, self.unreadable)] = UNPARSED_NAME
+        classes = _read_as({name: group[0] for group in self.one_kind for name in group})
+        same_kind = (classes[gold] == classes[predicted]) & (predicted != UNPARSED_NAME)
+        right = (gold == predicted) | (_among(gold, self.equal) & same_kind)
         for names, rule in self._rules():
-            judged = np.isin(gold, self._indices(names))
-            rows = np.flatnonzero(judged & (same_kind | np.isin(gold, self._indices(self.free))))
+            rows = np.flatnonzero(_among(gold, names) & (same_kind | _among(gold, self.free)))
             right[rows] = rule(table, rows)
         for crossing in self.crossings:
             both = (gold == _index(crossing.gold)) & (predicted == _index(crossing.predicted))
@@ -82,11 +82,11 @@ class Matching:
             right[rows] |= crossing.matches(table, rows)
             if crossing.same_kind is not None:
                 same_kind[rows] |= crossing.same_kind(table, rows)
-        has_kind = ~np.isin(strokes(table.gold), self._indices(self.left_out))
+        has_kind = ~_among(strokes(table.gold), self.left_out)
         if self.drops_unread:
             has_kind &= predicted != UNPARSED_NAME
-        counted = has_kind & ~np.isin(gold, self._indices(self.kinds_only))
-        return Ruling(right & ~np.isin(gold, self._indices(self.kinds_only)), same_kind, counted, has_kind)
+        counts = ~_among(gold, self.kinds_only)
+        return Ruling(right & counts, same_kind, has_kind & counts, has_kind)
 
     def without(self, slip: str) -> "Matching":
         """The same scorer without one of its `slips`."""
@@ -101,35 +101,23 @@ class Matching:
             where = f"{table.episode_id[int(wrong.argmax())]}, step {table.step[wrong.argmax()]}"
             raise UserError(f"episode {where}: the size of the screen is missing, which this dialect needs")
 
-    @cached_property
-    def _classes(self) -> np.ndarray:
-        classes = np.arange(len(ACTION_NAMES) + 1)
-        for group in self.one_kind:
-            classes[self._indices(group)] = _index(group[0])
-        return classes
-
-    @cached_property
-    def _gold_names(self) -> np.ndarray:
-        names = np.arange(len(ACTION_NAMES) + 1)
-        for name, other in self.gold_as.items():
-            names[_index(name)] = _index(other)
-        return names
-
-    @cached_property
-    def _predicted_names(self) -> np.ndarray:
-        names = np.arange(len(ACTION_NAMES) + 1)
-        names[self._indices(self.unreadable)] = UNPARSED_NAME
-        return names
-
-    @staticmethod
-    def _indices(names: tuple[str, ...]) -> list[int]:
-        return [_index(name) for name in names]
-
 
 def strokes(actions: Actions) -> np.ndarray:
     """`Actions.name`, where a gesture is a tap only if both ends are equal."""
     moves = (actions.kind == ActionKind.DUAL_POINT) & (actions.touch != actions.lift).any(axis=1)
     return np.where(moves, np.int8(_index("swipe")), actions.name)
+
+
+def _read_as(names: Mapping[str, str]) -> np.ndarray:
+    """For each value of `Actions.name` the one as which it is read, by `names` of which some are read as others."""
+    read = np.arange(len(ACTION_NAMES) + 1)
+    for name, other in names.items():
+        read[_index(name)] = _index(other)
+    return read
+
+
+def _among(actions: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    return np.isin(actions, [_index(name) for name in names])
 
 
 def _index(name: str) -> int:
