@@ -39,9 +39,9 @@ from vlm_agent.training.train import train
 WORDS = tiny.tokenizer()
 FOLDER = Path(data.__file__).parent
 GOLDEN = (
-    "7140e534938daed35fe98794fb07a19c00a78cf9e26f089ca2a4e618bdf87bd0",
-    "1de1b52fc61d84583d4c1a126f1e7fe2345ec4e335a5c41b81ea2f7a3adbd832",
-    "7c501ee2285fae294d62aee226c0ab57b2711dd037876eb49a859e247f7071bc",
+    "b5bb3f41eb65de24a57fdef4df661531e2f32f8fdfbb64cc96d6f0808028ede7",
+    "aa2d1404f4246e5eb8c5ac439d18326458929e8d1244f80ac5629dd480bf0f45",
+    "4c47f8c6f405c54d7d6ca2d4b112d290e48032191f282ccd193aa06bfd8ec3c3",
 )
 SETTINGS = DrawnRecipe(items=4, dense=0.1, instructed_walks=1, exploration_walks=1)
 WRITER = DrawnLessons(tiny.sentences(WORDS), SETTINGS, 40, tiny.GRID)
