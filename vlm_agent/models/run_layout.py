@@ -211,7 +211,7 @@ def checked(path: Path, weights: bool = False) -> Trained:
     return found
 
 
-EMBEDDED = {"phone_vlm_tiny": "01b49bcb2dae41b1d974fac73969773371ccd99aeb825409f33bea9f5eb5f14c"}
+EMBEDDED = {"phone_vlm_tiny": "5650da5d30d2b9690ef444696b895a2e6937a0ee704274d09d8126a7606fb6b0"}
 """Name → sha256 of the weights that the model card and all published results refer to."""
 
 WEIGHTS = "model.safetensors"
