@@ -109,7 +109,7 @@ def strokes(actions: Actions) -> np.ndarray:
 
 
 def _read_as(names: Mapping[str, str]) -> np.ndarray:
-    """For each value of `Actions.name`, the value that is read in its place. `names`: a name → the name that replaces it."""
+    """`Actions.name` → the value that is read in its place. `names`: a name → the name that replaces it."""
     read = np.arange(len(ACTION_NAMES) + 1)
     for name, other in names.items():
         read[_index(name)] = _index(other)
