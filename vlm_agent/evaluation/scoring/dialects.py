@@ -27,9 +27,9 @@ from vlm_agent.evaluation.predictions import Prediction, predictions_for
 from vlm_agent.evaluation.scoring import aitw_matcher
 from vlm_agent.evaluation.scoring.aitz.rules import boxes_match, texts_match
 from vlm_agent.evaluation.scoring.controls import android_control, gui_odyssey
-from vlm_agent.evaluation.scoring.controls.matching import Matching, by_text
+from vlm_agent.evaluation.scoring.controls.matching import Matching
 from vlm_agent.evaluation.scoring.d_pot import box_matches_tap, touches_the_element
-from vlm_agent.evaluation.scoring.steps import Rule, Ruling, StepTable
+from vlm_agent.evaluation.scoring.steps import Rule, Ruling, StepTable, by_text
 from vlm_agent.evaluation.scoring.strict import same_element
 from vlm_agent.geometry import AITZ_VERTICAL_SHARE, boxes_at, directions
 

@@ -224,6 +224,23 @@ _NAME_OF_KIND = _name_of_kind()
 Rule = Callable[[StepTable, np.ndarray], np.ndarray]
 """Maps a table and the rows (R,) that a rule judges to whether each row matches, bool (R,)."""
 
+TextRule = Callable[[str, str], bool]
+"""Whether a gold and a predicted text match."""
+
+
+def by_text(rule: TextRule, without: str | None = None) -> Rule:
+    """A rule on the texts of two actions. `without` stands for the text of an answer without one."""
+
+    def judge(table: StepTable, rows: np.ndarray) -> np.ndarray:
+        gold, predicted = (actions.text.take(rows).to_pylist() for actions in (table.gold, table.predicted))
+        if without is not None:
+            has_text = np.isin(table.predicted.kind[rows], KINDS_WITH_TEXT)
+            predicted = [text if has else without for text, has in zip(predicted, has_text, strict=True)]
+        return np.array([rule(*pair) for pair in zip(gold, predicted, strict=True)], bool)
+
+    return judge
+
+
 Steps = Path | StepTable | Sequence[Prediction]
 """Steps to score: a predictions file, a table, or a list."""
 

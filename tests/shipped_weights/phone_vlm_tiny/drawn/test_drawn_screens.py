@@ -61,7 +61,7 @@ def test_the_shares_of_screens_exclude_each_other():
 
 
 def test_screens_tell_their_states_what_lies_beyond_and_their_app():
-    screens = [drawn(seed) for seed in range(150)]
+    screens = [drawn(seed) for seed in range(240)]
     states = [state for screen in screens for state in screen.switches.items()]
     assert 0.35 < np.mean([on for _, on in states]) < 0.65
     for screen in screens:

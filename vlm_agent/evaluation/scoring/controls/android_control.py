@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 
 from vlm_agent.episodes import ACTION_NAMES
 from vlm_agent.evaluation.scoring.controls import texts
-from vlm_agent.evaluation.scoring.controls.matching import BUTTONS, ENDS, Crossing, Matching, by_text, strokes
+from vlm_agent.evaluation.scoring.controls.matching import BUTTONS, ENDS, Crossing, Matching, strokes
 from vlm_agent.evaluation.scoring.controls.points import (
     GRID,
     any_finger,
@@ -24,7 +24,7 @@ from vlm_agent.evaluation.scoring.controls.points import (
     some,
     whole,
 )
-from vlm_agent.evaluation.scoring.steps import Rule, StepTable
+from vlm_agent.evaluation.scoring.steps import Rule, StepTable, TextRule, by_text
 from vlm_agent.geometry import boxes_at, directions
 
 _NEAR_PIXELS = float(np.sqrt((1080 * 0.14) ** 2 + (2400 * 0.14) ** 2))
@@ -216,7 +216,7 @@ def _says_back(table: StepTable, rows: np.ndarray) -> np.ndarray:
     return np.array(["back" in text for text in _touched_text(table, rows)], bool)
 
 
-def _both(rule: texts.TextRule, without: str | None = None) -> dict[str, Rule]:
+def _both(rule: TextRule, without: str | None = None) -> dict[str, Rule]:
     return dict.fromkeys(("type", "open_app"), by_text(rule, without))
 
 

@@ -4,9 +4,9 @@ import numpy as np
 
 from vlm_agent.evaluation.scoring.controls import texts
 from vlm_agent.evaluation.scoring.controls.android_control import near_on_grid
-from vlm_agent.evaluation.scoring.controls.matching import BUTTONS, ENDS, Matching, by_text
+from vlm_agent.evaluation.scoring.controls.matching import BUTTONS, ENDS, Matching
 from vlm_agent.evaluation.scoring.controls.points import GRID, both_on_grid, distance, grid, holds, some, whole
-from vlm_agent.evaluation.scoring.steps import StepTable
+from vlm_agent.evaluation.scoring.steps import StepTable, by_text
 
 
 def _near(table: StepTable, rows: np.ndarray) -> np.ndarray:

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TEXT, ActionKind
+from vlm_agent.episodes import ACTION_NAMES, ActionKind
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.scoring.controls.points import same_direction
-from vlm_agent.evaluation.scoring.controls.texts import TextRule
 from vlm_agent.evaluation.scoring.steps import UNPARSED_NAME, Actions, Rule, Ruling, StepTable
 
 ENDS = ("complete", "impossible")
@@ -122,16 +121,3 @@ def _among(actions: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
 
 def _index(name: str) -> int:
     return ACTION_NAMES.index(name)
-
-
-def by_text(rule: TextRule, without: str | None = None) -> Rule:
-    """A rule on the texts of two actions. `without` stands for the text of an answer without one."""
-
-    def judge(table: StepTable, rows: np.ndarray) -> np.ndarray:
-        gold, predicted = (actions.text.take(rows).to_pylist() for actions in (table.gold, table.predicted))
-        if without is not None:
-            has_text = np.isin(table.predicted.kind[rows], KINDS_WITH_TEXT)
-            predicted = [text if has else without for text, has in zip(predicted, has_text, strict=True)]
-        return np.array([rule(*pair) for pair in zip(gold, predicted, strict=True)], bool)
-
-    return judge

@@ -1,9 +1,5 @@
 """How published scorers compare typed texts and names of apps. Each rule takes the gold and the predicted text."""
 
-from collections.abc import Callable
-
-TextRule = Callable[[str, str], bool]
-
 MAX_COMPARED = 1000
 """Characters of a text that `alike` compares: its time grows with the product of two lengths."""
 
