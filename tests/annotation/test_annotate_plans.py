@@ -20,7 +20,7 @@ from helpers.pages.served_pages import exchange, served
 from vlm_agent.agents.llm.client import CallError
 from vlm_agent.annotation.annotator import TYPICAL, Annotator
 from vlm_agent.annotation.check import check_episode, check_planned_step
-from vlm_agent.annotation.prompts import PlanPrompts, Prompts
+from vlm_agent.annotation.prompts import Prompts
 from vlm_agent.annotation.review.server import ReviewServer
 from vlm_agent.annotation.review.session import ReviewSession
 from vlm_agent.cli import FAILED, main
@@ -113,7 +113,7 @@ def test_no_request_depends_on_a_later_screen():
             asked.append(json.dumps(messages, sort_keys=True))
             return TYPICAL
 
-        Annotator(Prompts(), ask, ("plan",), plan_prompts=PlanPrompts()).annotate(one)
+        Annotator(Prompts(shown="both"), ask, ("plan",)).annotate(one)
         return asked
 
     first, second = requests(episode), requests(other)
@@ -132,7 +132,7 @@ def test_a_plan_waits_for_the_text_of_its_action():
 
     step = Step(np.zeros((8, 4, 3), np.uint8), Action.tap(0.5, 0.5), (UiElement((0, 0, 1, 1), "", "ICON_ADD"),))
     episode = Episode("e", "general", "go", (step, step))
-    texts = Annotator(Prompts(), ask, ("action", "plan"), plan_prompts=PlanPrompts()).annotate(episode)
+    texts = Annotator(Prompts(shown="both"), ask, ("action", "plan")).annotate(episode)
     assert "action" in asked and "plan" not in asked  # asked with another text later, it would be paid twice
     assert "needs the text 'action'" in texts[0].failed["plan"] and texts[1].failed["plan"]
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from vlm_agent.agents.llm.client import CallError
 from vlm_agent.agents.llm.prompts import assistant
 from vlm_agent.agents.llm.replies import Plan, UnreadReplyError, read_plan, sendable
-from vlm_agent.annotation.prompts import Messages, PlanPrompts, Prompts
+from vlm_agent.annotation.prompts import Messages, Prompts
 from vlm_agent.episodes import Episode, Step, element_at
 from vlm_agent.texts.actions import describe_action
 
@@ -66,7 +66,7 @@ class StepTexts:
 
 @dataclass(frozen=True)
 class Annotator:
-    """`texts`: which of `CHOICES` to write; a plan needs `plan_prompts`. `replace`: also where a step has one.
+    """`texts`: which of `CHOICES` to write; a plan needs `prompts` with `shown`. `replace`: also where a step has one.
 
     `accept_missing`: a text that depends on a missing one is written without it, otherwise it waits. `discard`: called
     with a request whose reply has no text, so that it can be sent again later.
@@ -78,7 +78,6 @@ class Annotator:
     replace: bool = False
     accept_missing: bool = False
     discard: Callable[[Messages], object] = bool
-    plan_prompts: PlanPrompts | None = None
 
     @property
     def counted(self) -> tuple[str, ...]:
@@ -96,12 +95,12 @@ class Annotator:
                     self._write(name, episode, number, steps)
                 else:
                     step.origin[name] = "none"
-        if self.plan_prompts is not None and PLAN in self.texts:
+        if PLAN in self.texts:
             for number in range(len(steps)):
-                self._write_plan(self.plan_prompts, episode, number, steps)
+                self._write_plan(episode, number, steps)
         return steps
 
-    def _write_plan(self, prompts: PlanPrompts, episode: Episode, number: int, steps: Sequence[StepTexts]) -> None:
+    def _write_plan(self, episode: Episode, number: int, steps: Sequence[StepTexts]) -> None:
         own = steps[number]
         if PLAN in own.notes and not self.replace:
             own.origin[PLAN] = "kept"
@@ -113,12 +112,12 @@ class Annotator:
             self._wait_for("action", steps[: number + 1])
             earlier = [_step_line(*pair) for pair in zip(episode.steps[:number], steps, strict=False)]
             action = _action_text(episode.steps[number], own)
-            own.notes |= self._planned(prompts, prompts.request(episode.goal, earlier, episode.steps[number], action))
+            own.notes |= self._planned(self.prompts.plan(episode.goal, earlier, episode.steps[number], action))
             own.origin[PLAN] = "model"
         except CallError as error:
             own.failed[PLAN] = str(error)
 
-    def _planned(self, prompts: PlanPrompts, messages: Messages) -> dict[str, str]:
+    def _planned(self, messages: Messages) -> dict[str, str]:
         """The notes `plan` and `step` in the reply to a request.
 
         A reply that cannot be read is asked for once more, with the reason. Raises CallError if a request fails, and if
@@ -128,7 +127,7 @@ class Annotator:
         try:
             return _texts(read_plan(reply, with_step=True))
         except UnreadReplyError as error:
-            again = [*messages, assistant(sendable(reply)), prompts.again(str(error))]
+            again = [*messages, assistant(sendable(reply)), *self.prompts.plan_again(str(error))]
         try:
             return _texts(read_plan(self.ask(PLAN, again), with_step=True))
         except UnreadReplyError as error:
@@ -137,10 +136,11 @@ class Annotator:
             raise CallError(f"two replies have no plan and step: {error}") from None
 
     def _write(self, name: str, episode: Episode, number: int, steps: Sequence[StepTexts]) -> None:
+        """Writes one of `TEXTS`, with the method of its name."""
         own = steps[number]
         own.notes[name] = ""
         try:
-            own.notes[name], own.origin[name] = _WRITERS[name](self, episode, number, steps)
+            own.notes[name], own.origin[name] = getattr(self, f"_{name}")(episode, number, steps)
         except CallError as error:
             own.failed[name] = str(error)
 
@@ -185,14 +185,6 @@ class Annotator:
             self.discard(messages)
             raise NoTextError("the reply has no text" if read is None else "the reply names no element")
         return text
-
-
-_WRITERS: dict[str, Callable[[Annotator, Episode, int, Sequence[StepTexts]], tuple[str, str]]] = {
-    "screen": Annotator._screen,
-    "action": Annotator._action,
-    "think": Annotator._think,
-    "result": Annotator._result,
-}
 
 
 def _action_text(step: Step, own: StepTexts) -> str:

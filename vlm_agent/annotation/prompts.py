@@ -14,7 +14,7 @@ of a screen must not depend on it. The result must not say that the goal is reac
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any, Literal
@@ -45,12 +45,18 @@ ScreenForm = Literal["html", "picture", "both"]
 
 
 class Prompts:
-    """Raises UserError for a folder without one of the files, and for a file with an unknown placeholder."""
+    """`shown`: the screen in requests for a plan, as HTML, as a picture, or both; None if no plan is written.
 
-    def __init__(self, folder: Path = TEMPLATES) -> None:
-        texts = {name: _read(folder / f"{name}.txt", known) for name, known in _PLACEHOLDERS.items()}
-        self._templates = {name: Template(text) for name, text in texts.items()}
-        self.digest = hashlib.sha256("\0".join(texts.values()).encode()).hexdigest()
+    Raises UserError for a folder without one of the files, and for a file with an unknown placeholder.
+    """
+
+    def __init__(self, folder: Path = TEMPLATES, shown: ScreenForm | None = None) -> None:
+        texts = _texts(folder, _PLACEHOLDERS)
+        plan_texts = {} if shown is None else _texts(folder, _PLAN_PLACEHOLDERS)
+        self._shown = shown
+        self._templates = {name: Template(text) for name, text in (texts | plan_texts).items()}
+        self.digest = _digest(texts.values())
+        self.plan_digest = None if shown is None else _digest([*plan_texts.values(), shown])
 
     def screen(self, step: Step) -> Messages:
         """Asks for the description of a screen. The goal is not in the request."""
@@ -75,42 +81,42 @@ class Prompts:
         """Asks what `action` changed between two screens."""
         return self._messages("result", {"action": action}, [_pixels(before), _pixels(after)])
 
-    def _messages(self, name: str, values: Mapping[str, str], pictures: Sequence[np.ndarray]) -> Messages:
-        return [user(self._templates[name].substitute(values), pictures)]
-
-
-class PlanPrompts:
-    """The prompts for a plan. `shown`: the screen as HTML, as a picture, or both.
-
-    Raises UserError as `Prompts`.
-    """
-
-    def __init__(self, folder: Path = TEMPLATES, shown: ScreenForm = "both") -> None:
-        texts = {name: _read(folder / f"{name}.txt", known) for name, known in _PLAN_PLACEHOLDERS.items()}
-        self._plan, self._again = (Template(texts[name]) for name in ("plan", "plan_again"))
-        self.shown = shown
-        self.digest = hashlib.sha256("\0".join([*texts.values(), shown]).encode()).hexdigest()
-
-    def request(self, goal: str, earlier: Sequence[str], step: Step, action: str) -> Messages:
+    def plan(self, goal: str, earlier: Sequence[str], step: Step, action: str) -> Messages:
         """Asks for plan and step. `earlier`: the steps before, oldest first; like `action`, this step's, in words. No
         later screen is shown."""
         notes, pictures = [], []
-        if self.shown != "picture":
+        if self._shown != "picture":
             html = screen_html(step.screen).strip() or "none are known"
             notes.append(f"The elements of the current screen:\n{html}")
-        if self.shown != "html":
+        if self._shown != "html":
             picture = Image.fromarray(_pixels(step))
             notes.append("The picture is the current screen.")
             if step.action.is_touch:
                 picture = draw_touched(picture, step.action, step.elements)
                 notes.append("What the finger touches next is marked in magenta; do not mention the mark.")
             pictures.append(np.asarray(picture))
-        values = {"goal": one_line(goal), "earlier": numbered_lines(earlier) or "none", "action": action}
-        return [user(self._plan.substitute(values, screen="\n\n".join(notes)), pictures)]
+        values = {
+            "goal": one_line(goal),
+            "earlier": numbered_lines(earlier) or "none",
+            "screen": "\n\n".join(notes),
+            "action": action,
+        }
+        return self._messages("plan", values, pictures)
 
-    def again(self, reason: str) -> dict[str, Any]:
+    def plan_again(self, reason: str) -> Messages:
         """Asks for a reply that can be read. `reason`: why the last one cannot."""
-        return user(self._again.substitute(reason=reason))
+        return self._messages("plan_again", {"reason": reason}, [])
+
+    def _messages(self, name: str, values: Mapping[str, str], pictures: Sequence[np.ndarray]) -> Messages:
+        return [user(self._templates[name].substitute(values), pictures)]
+
+
+def _texts(folder: Path, placeholders: Mapping[str, frozenset[str]]) -> dict[str, str]:
+    return {name: _read(folder / f"{name}.txt", known) for name, known in placeholders.items()}
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
 
 def _read(path: Path, known: frozenset[str]) -> str:

@@ -98,19 +98,17 @@ def run(options: argparse.Namespace) -> int:
         review(options.output, options.port, console)
         return OK
     from vlm_agent.annotation.job import annotate
-    from vlm_agent.annotation.prompts import TEMPLATES, PlanPrompts, Prompts
+    from vlm_agent.annotation.prompts import TEMPLATES, Prompts
     from vlm_agent.files.jobs import ArrayTask
 
-    folder = TEMPLATES if options.prompts is None else options.prompts
     annotate(
         options.shards,
         _settings(options),
-        Prompts(folder),
+        Prompts(options.prompts or TEMPLATES, (options.screen or "both") if "plan" in (options.texts or ()) else None),
         _service(options),
         options.output,
         console,
         None if options.shard_index is None else ArrayTask(options.shard_index, options.shard_count),
-        PlanPrompts(folder, options.screen or "both") if "plan" in (options.texts or ()) else None,
     )
     return OK
 

@@ -92,6 +92,18 @@ class DeviceTask(HasGoal, Protocol):
         NotJudgedError if that is not known."""
 
 
+class TaskWithoutExpert:
+    """A base of set tasks (`task_sets.SetTask`) without an expert and without `memory`."""
+
+    memory = False
+
+    def solution(self) -> None:
+        return None
+
+    def demonstration(self) -> None:
+        return None
+
+
 @dataclass(frozen=True)
 class Solution:
     """An expert's actions on a task, and what lasts on the phone (`OpenedDevice.durable`) before and after them."""

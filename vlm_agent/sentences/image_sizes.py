@@ -3,7 +3,7 @@
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -11,30 +11,35 @@ from PIL import Image
 from vlm_agent.geometry import smart_resize
 
 
-class ScreenRule(Protocol):
-    """How one model preprocesses screens."""
-
-    def prepare(self, screenshot: np.ndarray) -> np.ndarray:
-        """uint8 (height, width, 3) → uint8 (3, height', width'), where (height', width') is `fitted(height, width)`."""
+class ScreenRule:
+    """How one model preprocesses screens, by default with bicubic resampling."""
 
     def fitted(self, height: int, width: int) -> tuple[int, int]:
         """The model's (height', width') for a screenshot of `height` x `width` pixels."""
-
-    def blank(self, height: int, width: int) -> np.ndarray:
-        """A grey screen of the shape that `prepare` returns for a screenshot of `height` x `width` pixels."""
-
-    def tokens(self, height: int, width: int) -> int:
-        """The number of visual tokens of a screenshot of `height` x `width` pixels."""
+        raise NotImplementedError
 
     def tokens_of_prepared(self, height: int, width: int) -> int:
         """The number of visual tokens of a screen that `prepare` or `blank` returned, of `height` x `width` pixels.
 
         A prepared screen is not fitted again: a strip that is fitted twice becomes smaller.
         """
+        raise NotImplementedError
+
+    def prepare(self, screenshot: np.ndarray) -> np.ndarray:
+        """uint8 (height, width, 3) → uint8 (3, height', width'), where (height', width') is `fitted(height, width)`."""
+        return prepare_screen(screenshot, self.fitted(*screenshot.shape[:2]), Image.Resampling.BICUBIC)
+
+    def blank(self, height: int, width: int) -> np.ndarray:
+        """A grey screen of the shape that `prepare` returns for a screenshot of `height` x `width` pixels."""
+        return grey_screen(self.fitted(height, width))
+
+    def tokens(self, height: int, width: int) -> int:
+        """The number of visual tokens of a screenshot of `height` x `width` pixels."""
+        return self.tokens_of_prepared(*self.fitted(height, width))
 
 
 @dataclass(frozen=True)
-class FixedScreens:
+class FixedScreens(ScreenRule):
     """Every screen is stretched to `size` = (height, width) and has `count` visual tokens: Llama+ViT, Qwen-VL (2023).
 
     Stretching keeps coordinates in screen fractions valid, and phones differ little in aspect ratio. Qwen-VL was
@@ -52,12 +57,6 @@ class FixedScreens:
     def fitted(self, height: int, width: int) -> tuple[int, int]:
         return self.size
 
-    def blank(self, height: int, width: int) -> np.ndarray:
-        return grey_screen(self.size)
-
-    def tokens(self, height: int, width: int) -> int:
-        return self.count
-
     def tokens_of_prepared(self, height: int, width: int) -> int:
         return self.count
 
@@ -67,7 +66,7 @@ NO_PIXELS = FixedScreens((1, 1), 0)
 
 
 @dataclass(frozen=True)
-class FittedScreens:
+class FittedScreens(ScreenRule):
     """Screens approximately keep their aspect ratio: Qwen2-VL, Qwen2.5-VL and Qwen3-VL.
 
     Both sides are multiples of `multiple` pixels (28; Qwen3-VL 32), the area is between `min_pixels` and `max_pixels`
@@ -79,15 +78,6 @@ class FittedScreens:
     max_pixels: int
     multiple: int
 
-    def prepare(self, screenshot: np.ndarray) -> np.ndarray:
-        return prepare_screen(screenshot, self.fitted(*screenshot.shape[:2]), Image.Resampling.BICUBIC)
-
-    def blank(self, height: int, width: int) -> np.ndarray:
-        return grey_screen(self.fitted(height, width))
-
-    def tokens(self, height: int, width: int) -> int:
-        return self.tokens_of_prepared(*self.fitted(height, width))
-
     def tokens_of_prepared(self, height: int, width: int) -> int:
         return (height // self.multiple) * (width // self.multiple)
 
@@ -95,7 +85,7 @@ class FittedScreens:
         return smart_resize((height, width), self.multiple, self.min_pixels, self.max_pixels)
 
 
-class CachedScreens:
+class CachedScreens(ScreenRule):
     """A `ScreenRule` with a cache: a screenshot that several sentences contain is prepared once.
 
     The cache is keyed by array identity; an entry is dropped when its screenshot is garbage-collected.
@@ -121,9 +111,6 @@ class CachedScreens:
 
     def blank(self, height: int, width: int) -> Any:
         return self._further(self._rule.blank(height, width))
-
-    def tokens(self, height: int, width: int) -> int:
-        return self._rule.tokens(height, width)
 
     def tokens_of_prepared(self, height: int, width: int) -> int:
         return self._rule.tokens_of_prepared(height, width)

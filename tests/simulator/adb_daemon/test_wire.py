@@ -10,7 +10,7 @@ import pytest
 from vlm_agent.errors import UserError
 from vlm_agent.simulator import SimulatedPhone
 from vlm_agent.simulator.adb_daemon import Handset, PhoneServer
-from vlm_agent.simulator.adb_daemon.connection import Connection
+from vlm_agent.simulator.adb_daemon.connection import Connection, Service
 from vlm_agent.simulator.adb_daemon.files import Files, SyncService
 from vlm_agent.simulator.adb_daemon.wire import (
     AUTH,
@@ -75,16 +75,13 @@ class ScriptedEnd(io.BytesIO):
         self.events.append([packet.command for packet in iter(lambda: read_packet(stream), None)])
 
 
-class Greeting:
+class Greeting(Service):
     """A service that sends a few bytes and ends."""
 
     finished = True
 
     def start(self) -> bytes:
         return b"hello"
-
-    def take(self, data: bytes) -> bytes:
-        return b""
 
 
 def test_every_read_is_acknowledged_at_once_and_the_answers_to_a_packet_are_one_write():

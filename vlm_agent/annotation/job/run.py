@@ -15,7 +15,7 @@ from vlm_agent.annotation.edits import EditStore
 from vlm_agent.annotation.job.finish import complete, summarise
 from vlm_agent.annotation.job.settings import WORK, AnnotationSettings, ShardPlan, job, plan_of
 from vlm_agent.annotation.job.shards import AnnotatedRow, Failure, ShardEntry, read_entry, write_shard
-from vlm_agent.annotation.prompts import Messages, PlanPrompts, Prompts
+from vlm_agent.annotation.prompts import Messages, Prompts
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
@@ -52,11 +52,9 @@ def annotate(
     output: Path,
     console: Console,
     task: ArrayTask | None = None,
-    plan_prompts: PlanPrompts | None = None,
 ) -> None:
     """Writes `shards` with the texts of all steps to `output`; one `task` of a job array writes its share of the
     shards, and `finish` must follow after all tasks. An interrupted annotation is resumed, and no call is repeated.
-    `plan_prompts`: needed if the settings have `plan` written.
 
     Raises DatasetError where `output` holds another annotation, a screen cannot be decoded, or texts are missing after
     all else is done; EndpointError if the endpoint cannot be used, and CostLimitError at `max_cost`.
@@ -65,7 +63,7 @@ def annotate(
     job(output).check_folder()
     if output.exists() and output.resolve() == Path(shards).resolve():
         raise DatasetError(f"{output} holds the shards to annotate; choose another --output")
-    plan = plan_of(dataset, settings, prompts.digest, None if plan_prompts is None else plan_prompts.digest)
+    plan = plan_of(dataset, settings, prompts)
     chat = ChatEndpoint(service.endpoint, settings.model)
     with job(output).started(plan.content(), task):
         calls = Calls(chat, output / WORK / "calls", service.limits, is_patient=service.accept_missing)
@@ -76,7 +74,6 @@ def annotate(
             settings.replace,
             service.accept_missing,
             lambda messages: calls.discard(messages, settings.max_tokens),
-            plan_prompts,
         )
         mine = plan.shards if task is None else task.items(plan.shards)
         waiting = [shard for shard in mine if _is_open(read_entry(output, shard), service)]

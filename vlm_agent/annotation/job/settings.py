@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vlm_agent.annotation.annotator import CHOICES, TEXTS
+from vlm_agent.annotation.prompts import Prompts
 from vlm_agent.datasets.shards.dataset import WORK_FOLDERS, ShardDataset, manifest_digest
 from vlm_agent.errors import DatasetError
 from vlm_agent.files.jobs import ShardJob
@@ -68,10 +69,8 @@ class AnnotationPlan:
             return cls(content["described"], Path(content["where"]), shards)
 
 
-def plan_of(
-    dataset: ShardDataset, settings: AnnotationSettings, prompts_digest: str, plan_prompts_digest: str | None = None
-) -> AnnotationPlan:
-    """`dataset`: opened with the split and subset of the settings. `plan_prompts_digest`: None without `plan`.
+def plan_of(dataset: ShardDataset, settings: AnnotationSettings, prompts: Prompts) -> AnnotationPlan:
+    """`dataset`: opened with the split and subset of the settings.
 
     Raises DatasetError where no episode is chosen.
     """
@@ -80,12 +79,12 @@ def plan_of(
         raise DatasetError(f"{dataset.directory} has no episode to annotate; check --split and --subset")
     described = {
         "shards": {"manifest_sha256": manifest_digest(dataset.directory)},
-        "prompts_sha256": prompts_digest,
+        "prompts_sha256": prompts.digest,
         **asdict(settings),
         "texts": [name for name in CHOICES if name in settings.texts],
     }
-    if plan_prompts_digest is not None:
-        described["plan_prompts_sha256"] = plan_prompts_digest
+    if prompts.plan_digest is not None:
+        described["plan_prompts_sha256"] = prompts.plan_digest
     by_shard: dict[str, list[int]] = {}
     for index in range(count):
         by_shard.setdefault(dataset.place(index)[0], []).append(index)

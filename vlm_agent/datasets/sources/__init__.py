@@ -58,8 +58,9 @@ class EpisodeStep:
     `episode_id` is unique in the data set, not only in its file. `split` is the split in the source, or None: such
     episodes are in `train` unless `convert --splits` assigns a split. `fingerprint` distinguishes a repeated record
     from two different records for the same step: a checksum of the record's bytes, the same in every process. `step`
-    is None in copies that need only the other fields. `moved_points`: see `sources.checks.ReadAction`. `png`: the
-    screen as a checked PNG, in place of the step's pixels; it is stored as it is. `step.stored_size` is then its size.
+    is None in copies that need only the other fields. `moved_points`: how many of the action's points were outside the
+    screen, and are at its edge now. `png`: the screen as a checked PNG, in place of the step's pixels; it is stored as
+    it is. `step.stored_size` is then its size.
     """
 
     file: Path

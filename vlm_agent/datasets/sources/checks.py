@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -86,14 +86,6 @@ def check_text(size: int, key: str) -> None:
     """`size` in bytes of UTF-8."""
     if size > MAX_TEXT_BYTES:
         raise DatasetError(f"{key} has {size} bytes, more than the limit of {MAX_TEXT_BYTES}")
-
-
-class Fields(Protocol):
-    """The fields of one step by key, each read as a type."""
-
-    def integer(self, key: str) -> int: ...
-    def string(self, key: str) -> str: ...
-    def floats(self, key: str) -> list[float]: ...
 
 
 class JsonFields:
@@ -219,15 +211,11 @@ class ActionKeys(NamedTuple):
     lift: str
 
 
-class ReadAction(NamedTuple):
-    """`moved_points`: how many of the action's points were outside the screen, and are at its edge now."""
-
-    action: Action
-    moved_points: int
-
-
-def read_action(fields: Fields, keys: ActionKeys, known: Sequence[ActionKind] = AITW_KINDS) -> ReadAction:
-    """The action, whose type must be in `known`. Parts that its type does not use are not read.
+def read_action(
+    fields: JsonFields | ExampleFields, keys: ActionKeys, known: Sequence[ActionKind] = AITW_KINDS
+) -> tuple[Action, int]:
+    """The action, whose type must be in `known`, and how many of its points were moved. Parts that its type does not
+    use are not read.
 
     A point at most `EDGE_TOLERANCE` outside the screen is moved to its edge.
     """
@@ -239,7 +227,7 @@ def read_action(fields: Fields, keys: ActionKeys, known: Sequence[ActionKind] = 
     points = [point_of(fields.floats(key), key) for key in (keys.touch, keys.lift)[: kind.facts.points]]
     (touch, touch_moved), (lift, lift_moved) = [*points, (NO_POINT, False), (NO_POINT, False)][:2]
     text = fields.string(keys.text) if kind.facts.has_text else ""
-    return ReadAction(Action(kind, touch, lift, text), touch_moved + lift_moved)
+    return Action(kind, touch, lift, text), touch_moved + lift_moved
 
 
 def point_of(values: Sequence[float], key: str) -> tuple[tuple[float, float], bool]:

@@ -83,7 +83,7 @@ class TraceStep:
     answer as text, `tokens` the numbers of tokens (read, written). `notes`: what the agent
     wrote beside the action. `message` states why the action failed, or is empty. `black`:
     the screen shows nothing, because its window forbids pictures of itself or the display is off.
-    `moved_points`: see `checks.ReadAction`.
+    `moved_points`: see `EpisodeStep`.
     """
 
     number: int
@@ -395,7 +395,7 @@ def _flag(value: object, name: str) -> bool:
     return value
 
 
-def _action_of(content: dict) -> checks.ReadAction:
+def _action_of(content: dict) -> tuple[Action, int]:
     return checks.read_action(checks.JsonFields(content), _ACTION, tuple(ActionKind))
 
 

@@ -19,7 +19,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from vlm_agent.devices.adb.phone import AdbPhone
-from vlm_agent.devices.device import OpenedDevice
+from vlm_agent.devices.device import OpenedDevice, TaskWithoutExpert
 from vlm_agent.devices.errors import ActionInDoubtError, DeviceLostError, NotJudgedError, RefusedError
 from vlm_agent.devices.task_sets import TaskSet, check_split
 from vlm_agent.settings import Section
@@ -47,8 +47,8 @@ class AdbGoal(Section):
 
 
 @dataclass(frozen=True)
-class AdbTask:
-    """A `SetTask` and the `DeviceTask` of its phone. `number`: of the goal in the file, from 1. No expert is known."""
+class AdbTask(TaskWithoutExpert):
+    """A `SetTask` and the `DeviceTask` of its phone. `number`: of the goal in the file, from 1."""
 
     goals: "AdbTasks"
     number: int
@@ -66,10 +66,6 @@ class AdbTask:
     @property
     def subset(self) -> str:
         return self._goal.subset
-
-    @property
-    def memory(self) -> bool:
-        return False
 
     @property
     def _goal(self) -> "AdbGoal":
@@ -97,12 +93,6 @@ class AdbTask:
             output = " ".join(answer.text.split())[:200] or "no output"
             raise NotJudgedError(f"{self.name}, {self.goal!r}: the judge exits with status {answer.status}: {output}")
         return answer.status == _REACHED
-
-    def solution(self) -> None:
-        return None
-
-    def demonstration(self) -> None:
-        return None
 
 
 class AdbTasks(TaskSet):

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlm_agent.devices.device import OpenedDevice
+from vlm_agent.devices.device import OpenedDevice, TaskWithoutExpert
 from vlm_agent.devices.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -36,21 +36,15 @@ PRODUCTS = 24
 
 
 @cache
-def shop_words() -> dict:
-    """The contents of `pages/shop.json`."""
-    return json.loads((PAGES / "shop.json").read_text(encoding="utf-8"))
-
-
-@cache
-def settings_words() -> dict:
-    """The contents of `pages/settings.json`."""
-    return json.loads((PAGES / "settings.json").read_text(encoding="utf-8"))
+def page_words(page: str) -> dict:
+    """The contents of `pages/PAGE.json`."""
+    return json.loads((PAGES / f"{page}.json").read_text(encoding="utf-8"))
 
 
 def make_world(seed: int) -> dict:
     """The world of a seed; see the module's description."""
     rng = random.Random(f"browser world {seed}")  # noqa: S311
-    shop, settings = shop_words(), settings_words()
+    shop, settings = page_words("shop"), page_words("settings")
     names = rng.sample([(tint, kind) for tint in shop["tints"] for kind in shop["plurals"]], PRODUCTS)
     prices = rng.sample(range(395, 8995, 50), PRODUCTS)
     products = [
@@ -77,9 +71,9 @@ def _start(row: dict, rng: random.Random, settings: dict) -> bool | str:
 
 
 @dataclass(frozen=True)
-class BrowserTask:
-    """A `SetTask` and the `DeviceTask` of its phone, without an expert. `expected`: the parts of `BrowserPhone.state()`
-    that decide success; other parts are ignored."""
+class BrowserTask(TaskWithoutExpert):
+    """A `SetTask` and the `DeviceTask` of its phone. `expected`: the parts of `BrowserPhone.state()` that decide
+    success; other parts are ignored."""
 
     site: str
     seed: int
@@ -95,10 +89,6 @@ class BrowserTask:
     def subset(self) -> str:
         return SUBSETS[self.site]
 
-    @property
-    def memory(self) -> bool:
-        return False
-
     @contextmanager
     def open(self) -> Iterator[OpenedDevice]:
         """A phone at the start of the task."""
@@ -106,12 +96,6 @@ class BrowserTask:
 
         with BrowserPhone(self.site, self.seed) as phone:
             yield opened(phone, self)
-
-    def solution(self) -> None:
-        return None
-
-    def demonstration(self) -> None:
-        return None
 
     def set_up(self, phone: "BrowserPhone") -> None:
         """Resets the phone to the start of the task."""
@@ -152,7 +136,7 @@ def _add_cheapest(world: dict, rng: random.Random) -> tuple[str, dict]:
 
 
 def _order(world: dict, rng: random.Random) -> tuple[str, dict]:
-    product, name = rng.choice(world["products"]), rng.choice(shop_words()["people"])
+    product, name = rng.choice(world["products"]), rng.choice(page_words("shop")["people"])
     delivery = rng.choice(("Standard", "Express"))
     order = {"items": {product["id"]: 1}, "name": name, "delivery": delivery}
     return f"Order one {product['name']} for {name} by {delivery.lower()} delivery", {"orders": [order]}
@@ -172,7 +156,7 @@ def _choose(world: dict, rng: random.Random) -> tuple[str, dict]:
 
 
 def _rename(world: dict, rng: random.Random) -> tuple[str, dict]:
-    name = rng.choice([name for name in settings_words()["names"] if name != world["settings"]["name"]])
+    name = rng.choice([name for name in page_words("settings")["names"] if name != world["settings"]["name"]])
     return f"Change the device name to {name}", _with(world, "name", name)
 
 

@@ -6,7 +6,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from vlm_agent.simulator.adb_daemon.wire import (
     AUTH,
@@ -29,25 +29,22 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
-class Service(Protocol):
-    """The device's end of a stream."""
+class Service:
+    """The device's end of a stream, by default one that sends nothing and ignores what it receives."""
 
-    finished: bool
+    finished = False
     """Whether the stream ends once the data that the service has returned is sent."""
 
     def start(self) -> bytes:
         """The data to send first, when the stream opens."""
+        return b""
 
     def take(self, data: bytes) -> bytes:
         """The response to `data` from the client."""
-
-
-@runtime_checkable
-class PushingService(Service, Protocol):
-    """A service that sends data by itself."""
+        return b""
 
     def attach(self, push: Callable[[bytes], None]) -> None:
-        """Called once, when the stream is open. `push` sends data; any thread may call it."""
+        """Called once, when the stream is open. `push` sends data at any time; any thread may call it."""
 
     def close(self) -> None:
         """Called once, when the stream is closed."""
@@ -156,8 +153,7 @@ class Connection:
         self._send(OKAY, stream.local, remote)
         stream.add(service.start(), self._limit)
         self._pump(stream)
-        if isinstance(service, PushingService):
-            service.attach(lambda data: self._push(stream, data))
+        service.attach(lambda data: self._push(stream, data))
 
     def _push(self, stream: _Stream, data: bytes) -> None:
         with self._lock:
@@ -172,8 +168,7 @@ class Connection:
 
     def _forget(self, stream: _Stream) -> None:
         del self._streams[stream.local]
-        if isinstance(stream.service, PushingService):
-            stream.service.close()
+        stream.service.close()
 
     def _continue(self, stream: _Stream, packet: Packet) -> None:
         if packet.command == CLSE:

@@ -10,6 +10,8 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from vlm_agent.simulator.adb_daemon.connection import Service
+
 FOLDERS = ("/", "/data", "/data/local", "/data/local/tmp", "/dev", "/sdcard", "/system", "/system/bin")
 
 WRITABLE = ("/data/local/tmp", "/sdcard")
@@ -144,17 +146,13 @@ class _IncomingFile:
     data: bytearray = field(default_factory=bytearray)
 
 
-class SyncService:
+class SyncService(Service):
     """The service `sync:`: a stream of requests to read and write files."""
 
     def __init__(self, files: Files, lock: threading.RLock) -> None:
-        self.finished = False
         self._files, self._lock = files, lock
         self._buffer = b""
         self._receiving: _IncomingFile | None = None
-
-    def start(self) -> bytes:
-        return b""
 
     def take(self, data: bytes) -> bytes:
         self._buffer += data

@@ -107,9 +107,9 @@ def _banner() -> bytes:
     return ("device::" + "".join(f"{name}={PROPERTIES[name]};" for name in names) + "features=shell_v2").encode()
 
 
-class _ShellService:
+class _ShellService(Service):
     """Runs a command when the stream opens. `is_framed`: stdout, stderr and exit status are separate, as in
-    `shell,v2`."""
+    `shell,v2`. Data from the client is ignored, because no command reads its standard input."""
 
     finished = True
 
@@ -122,10 +122,6 @@ class _ShellService:
             return b"".join(data for _, data in result.written)
         frames = [_frame(kind, data) for kind, data in result.written]
         return b"".join(frames) + _frame(_EXIT, bytes([result.status]))
-
-    def take(self, data: bytes) -> bytes:
-        """Ignores the data, because no command reads its standard input."""
-        return b""
 
 
 def _frame(kind: int, data: bytes) -> bytes:

@@ -9,7 +9,7 @@ from functools import partial
 from vlm_agent.simulator.app import App, Route
 from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.drawing.page import Page
-from vlm_agent.simulator.drawing.widgets import Buttons, Choice, Row, Space, Title
+from vlm_agent.simulator.drawing.widgets import Buttons, Choice, Row, Space, Title, Widget
 from vlm_agent.simulator.words import CITIES, LABELS
 
 MINUTES = tuple(range(0, 60, 5))
@@ -29,13 +29,11 @@ class Alarm:
 
 
 @dataclass
-class Dial:
+class Dial(Widget):
     """A clock face to choose an hour or minute; the choices are clockwise from the top."""
 
     numbers: Sequence[Choice]
-
-    def height(self, canvas: Canvas) -> float:
-        return 150.0
+    tall = 150.0
 
     def draw(self, canvas: Canvas, y: float) -> None:
         theme = canvas.theme

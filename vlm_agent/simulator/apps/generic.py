@@ -3,9 +3,9 @@
 import random
 
 from vlm_agent.simulator.app import App
-from vlm_agent.simulator.drawing.page import Page, Widget
+from vlm_agent.simulator.drawing.page import Page
 from vlm_agent.simulator.drawing.tiles import Cell, Grid
-from vlm_agent.simulator.drawing.widgets import Header, Paragraph, Row, Title
+from vlm_agent.simulator.drawing.widgets import Header, Paragraph, Row, Title, Widget
 from vlm_agent.simulator.words import CITIES, COLOURS, LABELS, PRODUCTS
 
 

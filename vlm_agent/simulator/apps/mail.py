@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from vlm_agent.simulator.app import App, Route
-from vlm_agent.simulator.drawing.page import Page, Widget
+from vlm_agent.simulator.drawing.page import Page
 from vlm_agent.simulator.drawing.theme import ACCENTS
-from vlm_agent.simulator.drawing.widgets import Buttons, Field, Paragraph, Row, Space, Title
+from vlm_agent.simulator.drawing.widgets import Buttons, Field, Paragraph, Row, Space, Title, Widget
 from vlm_agent.simulator.words import CITIES, DAYS, LABELS, NAMES
 
 

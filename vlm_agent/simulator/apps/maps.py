@@ -6,22 +6,19 @@ from functools import partial
 
 from vlm_agent.simulator.app import App, Route
 from vlm_agent.simulator.drawing.canvas import Canvas
-from vlm_agent.simulator.drawing.page import STATUS_BAR, Page, Widget
+from vlm_agent.simulator.drawing.page import STATUS_BAR, Page
 from vlm_agent.simulator.drawing.theme import mix
-from vlm_agent.simulator.drawing.widgets import Buttons, Field, Paragraph, Row, Title
+from vlm_agent.simulator.drawing.widgets import Buttons, Field, Paragraph, Row, Title, Widget
 from vlm_agent.simulator.words import CITIES, TOPICS
 
 
 @dataclass
-class Map:
+class Map(Widget):
     """Streets, parks and a river, with `pins` at (x, y) in fractions of the map."""
 
     seed: float
     tall: float
     pins: tuple[tuple[float, float], ...] = ()
-
-    def height(self, canvas: Canvas) -> float:
-        return self.tall
 
     def draw(self, canvas: Canvas, y: float) -> None:
         rng = random.Random(self.seed)

@@ -6,10 +6,10 @@ from functools import partial
 
 from vlm_agent.simulator.app import App, Route
 from vlm_agent.simulator.drawing.canvas import Canvas
-from vlm_agent.simulator.drawing.page import Page, Widget
+from vlm_agent.simulator.drawing.page import Page
 from vlm_agent.simulator.drawing.theme import random_colour
 from vlm_agent.simulator.drawing.tiles import Chips
-from vlm_agent.simulator.drawing.widgets import Paragraph, Row, Title
+from vlm_agent.simulator.drawing.widgets import Paragraph, Row, Title, Widget
 from vlm_agent.simulator.words import CITIES, PRODUCTS, SECTIONS
 
 

@@ -4,8 +4,8 @@ import random
 from functools import partial
 
 from vlm_agent.simulator.app import App
-from vlm_agent.simulator.drawing.page import Page, Widget
-from vlm_agent.simulator.drawing.widgets import Paragraph, Row, Title
+from vlm_agent.simulator.drawing.page import Page
+from vlm_agent.simulator.drawing.widgets import Paragraph, Row, Title, Widget
 from vlm_agent.simulator.words import CITIES, LABELS
 
 

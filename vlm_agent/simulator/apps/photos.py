@@ -10,19 +10,16 @@ from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.drawing.page import Page
 from vlm_agent.simulator.drawing.theme import Colour, mix, random_colour
 from vlm_agent.simulator.drawing.tiles import Cell, Grid
-from vlm_agent.simulator.drawing.widgets import Space
+from vlm_agent.simulator.drawing.widgets import Space, Widget
 from vlm_agent.simulator.words import CITIES, PRODUCTS
 
 
 @dataclass
-class Photo:
+class Photo(Widget):
     """One picture over the width of the screen."""
 
     what: tuple[str, Colour]
     tall: float = 250.0
-
-    def height(self, canvas: Canvas) -> float:
-        return self.tall
 
     def draw(self, canvas: Canvas, y: float) -> None:
         glyph, colour = self.what

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from functools import partial
 
 from vlm_agent.simulator.app import App
-from vlm_agent.simulator.drawing.page import Page, Widget
+from vlm_agent.simulator.drawing.page import Page
 from vlm_agent.simulator.drawing.theme import ACCENTS
-from vlm_agent.simulator.drawing.widgets import Paragraph, Row, Space, Title
+from vlm_agent.simulator.drawing.widgets import Paragraph, Row, Space, Title, Widget
 from vlm_agent.simulator.words import SETTING_PAGES, SWITCHES
 
 CHOICES = {

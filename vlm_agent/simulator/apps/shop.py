@@ -7,22 +7,19 @@ from functools import partial
 
 from vlm_agent.simulator.app import App, Route
 from vlm_agent.simulator.drawing.canvas import Canvas
-from vlm_agent.simulator.drawing.page import Page, Widget
+from vlm_agent.simulator.drawing.page import Page
 from vlm_agent.simulator.drawing.theme import Colour
 from vlm_agent.simulator.drawing.tiles import Carousel, Cell, Chips, Grid, product_picture
-from vlm_agent.simulator.drawing.widgets import Buttons, Header, Paragraph, Row, Space, Title, picture
+from vlm_agent.simulator.drawing.widgets import Buttons, Header, Paragraph, Row, Space, Title, Widget, picture
 from vlm_agent.simulator.words import COLOURS, PRODUCTS
 
 
 @dataclass
-class BigPicture:
+class BigPicture(Widget):
     """A product's picture over the width of its page."""
 
     what: tuple[str, Colour]
     tall: float = 120.0
-
-    def height(self, canvas: Canvas) -> float:
-        return self.tall
 
     def draw(self, canvas: Canvas, y: float) -> None:
         picture(canvas, self.what, 12, y + 4, canvas.w - 24, self.tall - 8)

@@ -6,9 +6,9 @@ from functools import partial
 
 from vlm_agent.simulator.app import App, Route
 from vlm_agent.simulator.apps.launcher import Launcher
-from vlm_agent.simulator.drawing.page import Page, Widget
+from vlm_agent.simulator.drawing.page import Page
 from vlm_agent.simulator.drawing.tiles import Carousel, Cell, Chips
-from vlm_agent.simulator.drawing.widgets import Buttons, Field, Header, Paragraph, Row, Space, Title
+from vlm_agent.simulator.drawing.widgets import Buttons, Field, Header, Paragraph, Row, Space, Title, Widget
 from vlm_agent.simulator.words import STORE_APPS
 
 

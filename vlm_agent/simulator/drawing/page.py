@@ -2,23 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.drawing.theme import Colour, mix
-from vlm_agent.simulator.drawing.widgets import Choice, IconButton
+from vlm_agent.simulator.drawing.widgets import Choice, IconButton, Widget
 
 STATUS_BAR = 15.0
 APP_BAR = 36.0
 TABS = 32.0
-
-
-class Widget(Protocol):
-    """A part of a page over the full width. `height` and `y` (its top) are in units."""
-
-    def height(self, canvas: Canvas) -> float: ...
-
-    def draw(self, canvas: Canvas, y: float) -> None: ...
 
 
 @dataclass

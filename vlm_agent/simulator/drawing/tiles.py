@@ -5,26 +5,24 @@ from dataclasses import dataclass
 
 from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.drawing.theme import Colour, mix
-from vlm_agent.simulator.drawing.widgets import Choice, Tap, picture
+from vlm_agent.simulator.drawing.widgets import Choice, Tap, Widget, picture
 from vlm_agent.simulator.words import COLOURS
 
 
 @dataclass
-class Chips:
+class Chips(Widget):
     """A strip of chips, scrolled sideways by `offset` units."""
 
     items: Sequence[Choice]
     offset: float = 0.0
     strip: str = ""
-
-    def height(self, canvas: Canvas) -> float:
-        return 34.0
+    tall = 34.0
 
     def draw(self, canvas: Canvas, y: float) -> None:
         theme = canvas.theme
         x = canvas.margin - self.offset
         total = sum(6.0 * len(item[0]) * theme.font_scale + 26 for item in self.items)
-        canvas.strip(self.strip, y, self.height(canvas), total + 2 * canvas.margin - canvas.w)
+        canvas.strip(self.strip, y, self.tall, total + 2 * canvas.margin - canvas.w)
         for label, key, on_tap, is_selected in self.items:
             wide = 6.0 * len(label) * theme.font_scale + 18
             inside = mix(theme.background, theme.accent, 0.25) if is_selected else theme.background
@@ -48,7 +46,7 @@ class Cell:
 
 
 @dataclass
-class Grid:
+class Grid(Widget):
     """One line of `columns` cells; None is an empty cell."""
 
     cells: Sequence[Cell | None]
@@ -57,9 +55,6 @@ class Grid:
     icon: float = 32.0
     ink: Colour | None = None
     inset: float = 4.0
-
-    def height(self, canvas: Canvas) -> float:
-        return self.tall
 
     def draw(self, canvas: Canvas, y: float) -> None:
         wide = (canvas.w - 2 * self.inset) / self.columns
@@ -87,7 +82,7 @@ class Grid:
 
 
 @dataclass
-class Carousel:
+class Carousel(Widget):
     """A line of cards, scrolled sideways by `offset` units."""
 
     cells: Sequence[Cell]
@@ -95,9 +90,6 @@ class Carousel:
     offset: float = 0.0
     pitch: float = 82.0
     tall: float = 104.0
-
-    def height(self, canvas: Canvas) -> float:
-        return self.tall
 
     def draw(self, canvas: Canvas, y: float) -> None:
         grid = Grid([], tall=self.tall)

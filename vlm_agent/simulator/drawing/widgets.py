@@ -1,4 +1,4 @@
-"""Widgets, the parts of pages. Each has a `height` and draws itself at `y` (units) over the width of the canvas."""
+"""Widgets, the parts of pages."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +14,19 @@ IconButton = tuple[str, str, Tap]
 
 Choice = tuple[str, str, Tap, bool]
 """(label, key, on_tap, whether it is selected or filled)"""
+
+
+class Widget:
+    """A part of a page over the full width. `height` is in units, by default `tall`."""
+
+    tall: float
+
+    def height(self, canvas: Canvas) -> float:
+        return self.tall
+
+    def draw(self, canvas: Canvas, y: float) -> None:
+        """Draws it with its top at `y` (units)."""
+        raise NotImplementedError
 
 
 def button(
@@ -50,7 +63,7 @@ def switch(canvas: Canvas, x: float, y: float, on: bool) -> Box:
 
 
 @dataclass
-class Row:
+class Row(Widget):
     """A list row. The left end shows `app`, `picture` or `lead` (a glyph's name, or a single letter on a disc); the
     right end shows `switch`, `trail_glyph` or `trail` (a text). `tall` is added to the theme's row height."""
 
@@ -138,15 +151,13 @@ def picture(canvas: Canvas, what: tuple[str, Colour], x: float, y: float, w: flo
 
 
 @dataclass
-class Header:
+class Header(Widget):
     """A small section title."""
 
     text: str
     size: float = 10.5
     accent: bool = True
-
-    def height(self, canvas: Canvas) -> float:
-        return 24.0
+    tall = 24.0
 
     def draw(self, canvas: Canvas, y: float) -> None:
         canvas.text(
@@ -160,27 +171,21 @@ class Header:
 
 
 @dataclass
-class Title:
+class Title(Widget):
     """A large title, like those above the lists of One UI."""
 
     text: str
     tall: float = 44.0
     size: float = 20.0
 
-    def height(self, canvas: Canvas) -> float:
-        return self.tall
-
     def draw(self, canvas: Canvas, y: float) -> None:
         canvas.text(canvas.margin, y + self.tall / 2, self.text, self.size, canvas.theme.ink)
 
 
 @dataclass
-class Space:
+class Space(Widget):
     tall: float = 8.0
     line: bool = False
-
-    def height(self, canvas: Canvas) -> float:
-        return self.tall
 
     def draw(self, canvas: Canvas, y: float) -> None:
         if self.line:
@@ -188,7 +193,7 @@ class Space:
 
 
 @dataclass
-class Paragraph:
+class Paragraph(Widget):
     text: str
     size: float = 11.0
     lines: int = 3
@@ -205,7 +210,7 @@ class Paragraph:
 
 
 @dataclass
-class Field:
+class Field(Widget):
     """A text field with its content `text`; `hint` is shown while it is empty."""
 
     key: str
@@ -218,9 +223,6 @@ class Field:
     trail_glyph: str = ""
     trail_key: str = ""
     on_trail: Tap = None
-
-    def height(self, canvas: Canvas) -> float:
-        return self.tall
 
     def draw(self, canvas: Canvas, y: float) -> None:
         theme = canvas.theme
@@ -249,15 +251,12 @@ class Field:
 
 
 @dataclass
-class Buttons:
+class Buttons(Widget):
     """A line of buttons."""
 
     items: Sequence[Choice]
     align: str = "left"
     tall: float = 36.0
-
-    def height(self, canvas: Canvas) -> float:
-        return self.tall
 
     def draw(self, canvas: Canvas, y: float) -> None:
         scale = canvas.theme.font_scale
@@ -270,7 +269,7 @@ class Buttons:
 
 
 @dataclass
-class Bubbles:
+class Bubbles(Widget):
     """A conversation. `lines`: (text, whether the user sent it)."""
 
     lines: Sequence[tuple[str, bool]] = ()

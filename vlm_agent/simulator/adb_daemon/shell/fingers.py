@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from vlm_agent.episodes import Action
+from vlm_agent.simulator.adb_daemon.connection import Service
 from vlm_agent.simulator.adb_daemon.handset import Handset
 
 PATH = "/dev/input/event1"
@@ -54,24 +55,16 @@ def lines_of(action: Action, size: tuple[int, int], number: int, now: float) -> 
     ]
 
 
-class EventService:
+class EventService(Service):
     """`getevent -lt`: prints events until the client closes the stream. `frame` wraps a piece of output.
 
     It prints on a thread of its own: the phone must not wait for a slow client.
     """
 
-    finished = False
-
     def __init__(self, handset: Handset, frame: Callable[[bytes], bytes]) -> None:
         self._handset, self._frame = handset, frame
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._count = 0
-
-    def start(self) -> bytes:
-        return b""
-
-    def take(self, data: bytes) -> bytes:
-        return b""
 
     def attach(self, push: Callable[[bytes], None]) -> None:
         """`push` sends data to the client."""
