@@ -54,19 +54,15 @@ def run(options: argparse.Namespace) -> int:
     quiet_libraries()
 
     from vlm_agent.evaluation.card import card_scores
-    from vlm_agent.models.card.card import checked_licence, write_licence, write_published, write_scores
+    from vlm_agent.models.card.card import checked_licence, update_card
     from vlm_agent.models.card.upload import write_upload
     from vlm_agent.models.run_layout import CARD
 
     folder, console = options.run_folder, make_console()
     scores = card_scores(folder, options.scores) if options.scores else []
     licence = None if options.license is None else checked_licence(options.license)
-    if names:
-        write_published(folder, names)
-    if scores:
-        write_scores(folder, scores)
-    if licence is not None:
-        write_licence(folder, licence)
+    if names or scores or licence is not None:
+        update_card(folder, scores, licence, names)
     print_plain(console, f"{folder / CARD}: {len(scores)} evaluation(s)")
     if options.upload is not None:
         write_upload(folder, names, options.upload)

@@ -60,7 +60,7 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     from vlm_agent.files.console import make_console, quiet_libraries
     from vlm_agent.files.jobs import ArrayTask
-    from vlm_agent.models.features.job import Options, default_workers, extract_features, finish
+    from vlm_agent.models.features.job import default_workers, extract_features, finish
     from vlm_agent.models.weights.precision import describe_device, model_device
 
     quiet_libraries()
@@ -76,12 +76,10 @@ def run(options: argparse.Namespace) -> int:
         options.output,
         console,
         device,
-        Options(
-            options.batch_size,
-            "bfloat16" if options.bf16 else "float32",
-            default_workers() if options.workers is None else options.workers,
-        ),
-        None if options.shard_index is None else ArrayTask(options.shard_index, options.shard_count),
+        batch_size=options.batch_size,
+        precision="bfloat16" if options.bf16 else "float32",
+        workers=default_workers() if options.workers is None else options.workers,
+        task=None if options.shard_index is None else ArrayTask(options.shard_index, options.shard_count),
     )
     return OK
 

@@ -68,6 +68,12 @@ def check_file(path: Path) -> None:
         raise CheckpointError(f"{path} {problem}")
 
 
+def json_object(path: Path) -> dict[str, Any]:
+    """The keys of a .json file of a checkpoint. Raises what `check_file` raises."""
+    check_file(path)
+    return json.loads(path.read_bytes())
+
+
 def refuse_missing_folder(location: str, where: str) -> None:
     """Raises CheckpointError for the path of a folder that does not exist, which a library would take for a name on
     the hub. `where`: the recipe key or option of it."""
@@ -160,8 +166,7 @@ def _problem_of_json(path: Path) -> str | None:
 
 def weight_map(index: Path) -> dict[str, str]:
     """Weight → name of its file. Raises CheckpointError for an index that is damaged."""
-    check_file(index)
-    content: Any = json.loads(index.read_bytes()).get("weight_map")
+    content = json_object(index).get("weight_map")
     if not isinstance(content, dict) or not content:
         raise CheckpointError(f"{index} is damaged: its weight_map is no list of weights and files; {_AGAIN}")
     for name in dict.fromkeys(map(str, content.values())):

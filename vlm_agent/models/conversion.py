@@ -4,7 +4,6 @@ A converter is a module:object in `CONVERTERS`; it is imported when a folder is 
 """
 
 import errno
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from safetensors import safe_open
 
 from vlm_agent.errors import UserError
 from vlm_agent.files import atomic_folder
-from vlm_agent.files.weight_files import check_file, check_folder
+from vlm_agent.files.weight_files import check_file, check_folder, json_object
 
 _NAMED = 5
 _PICKLE = ".bin"
@@ -77,21 +76,9 @@ def converter_of(folder: Path) -> Converter:
     )
 
 
-def read_config(folder: Path) -> dict:
-    """The keys of config.json. Raises CheckpointFormatError unless it is a JSON object."""
-    path = folder / "config.json"
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise CheckpointFormatError(f"{path} is not JSON ({error}); download it again") from None
-    if not isinstance(content, dict):
-        raise CheckpointFormatError(f"{path} is no JSON object; download it again")
-    return content
-
-
 def architectures(folder: Path) -> list[str]:
-    """The names of the model's classes by config.json. Raises what `read_config` raises."""
-    names = read_config(folder).get("architectures")
+    """The names of the model's classes by config.json. Raises CheckpointError unless it is a JSON object."""
+    names = json_object(folder / "config.json").get("architectures")
     return names if isinstance(names, list) else []
 
 

@@ -89,14 +89,18 @@ def whole_model(
     if source.config is not None:
         with explain_impossible_values(f"model.{key}.config"):
             return model_class._from_config(config, dtype=getattr(torch, dtype))
+    return _loaded(model_class, source, key, config=config, dtype=getattr(torch, dtype))
+
+
+def _loaded(model_class: Any, source: WeightsSource, key: str, **options: Any) -> Any:
+    """The model of a source that is a checkpoint. `options`: of `complete_model`."""
     with explain_load_errors(source, key):
         return complete_model(
             model_class,
             source.location,
             _name(source, key),
-            config=config,
-            dtype=getattr(torch, dtype),
-            use_safetensors=True,
+            use_safetensors=source.gguf_file is None,
+            **options,
             **hub_options(source),
         )
 
@@ -153,15 +157,8 @@ def language_model(
     if source.config is not None:
         with explain_impossible_values("model.language_model.config"):
             return AutoModelForCausalLM.from_config(configuration(source, "language_model", vocab_size=vocabulary))
-    with explain_load_errors(source, "language_model"):
-        loaded = complete_model(
-            AutoModelForCausalLM,
-            source.location,
-            _name(source, "language_model"),
-            dtype=dtype if source.gguf_file is None else torch.float32,
-            use_safetensors=source.gguf_file is None,
-            **hub_options(source),
-        )
+    read_in = dtype if source.gguf_file is None else torch.float32
+    loaded = _loaded(AutoModelForCausalLM, source, "language_model", dtype=read_in)
     if source.gguf_file is None:
         return loaded
     # transformers can neither cast nor save a model read from GGUF, so the weights move to a new model.
@@ -181,16 +178,8 @@ def vision_tower(source: WeightsSource) -> PreTrainedModel:
     if source.config is not None:
         with explain_missing_extras("vision"), explain_impossible_values("model.vision.config"):
             return AutoModel.from_config(configuration(source, "vision"))
-    with explain_load_errors(source, "vision"):
-        model = complete_model(
-            AutoModel,
-            source.location,
-            _name(source, "vision"),
-            unused=("pooler.",),  # which a classifier of pictures does not have
-            dtype=torch.float32,
-            use_safetensors=True,
-            **hub_options(source),
-        )
+    unused = ("pooler.",)  # which a classifier of pictures does not have
+    model = _loaded(AutoModel, source, "vision", unused=unused, dtype=torch.float32)
     return getattr(model, "vision_model", model)  # CLIP and SigLIP include a text tower
 
 

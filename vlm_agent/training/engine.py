@@ -39,7 +39,7 @@ from vlm_agent.models.weights.adapters import (
 from vlm_agent.models.weights.precision import has_bf16, model_device
 from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.recipe.run import Recipe
-from vlm_agent.training.data.data_module import DataModule, unwritable_report
+from vlm_agent.training.data.data_module import DataModule
 from vlm_agent.training.dry_run.memory import demand_of, empty_model, layers_in_words, part_of
 from vlm_agent.training.loop import ranks
 from vlm_agent.training.loop.optimizers import optimizer_of
@@ -269,8 +269,6 @@ def total_parameters(model: nn.Module) -> dict[str, int]:
 def describe(console: Console, model: nn.Module, data: DataModule) -> None:
     """Prints the size of the run, and of each part of the model."""
     console.print(f"{data.recipe.output}: {data.reads}; {data.steps} steps of {data.rows_per_step} rows")
-    if (unwritable := data.unwritable_actions).count:
-        console.print(unwritable_report(unwritable), highlight=False, markup=False, soft_wrap=True)
     for note in data.notes:
         console.print(note.text, highlight=False, markup=False, soft_wrap=True)
     for part, counts in count_parameters(model).items():

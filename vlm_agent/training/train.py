@@ -4,7 +4,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -247,8 +247,6 @@ def finish(
         "seconds": seconds,
         "last_losses": last_losses(run),
     }
-    if (unwritable := data.unwritable_actions).count:
-        figures["unwritable_actions"] = asdict(unwritable)
     figures |= {note.name: note.figures for note in data.notes}
     mark_finished(run, recipe, data.manifest, figures)
     console.print(f"{run}: {data.steps} steps, {seconds:,.0f} s of training over all starts")

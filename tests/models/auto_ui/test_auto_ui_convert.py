@@ -153,7 +153,7 @@ def test_damaged_and_pickled_files_are_refused_with_what_to_do(tmp_path, capsys)
     assert "pytorch_model.bin cannot be read as tensors alone" in capsys.readouterr().err
     (source / "config.json").write_text("{")
     assert main(["convert-checkpoint", "--input", str(source), "--output", str(tmp_path / "ours")]) == FAILED
-    assert "config.json is not JSON" in capsys.readouterr().err
+    assert "config.json is damaged or cut: it is not JSON" in capsys.readouterr().err
     shutil.rmtree(source)
     assert main(["convert-checkpoint", "--input", str(source), "--output", str(tmp_path / "ours")]) == FAILED
     assert "config.json" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from helpers import tiny
 from huggingface_hub import ModelCard
 
 from vlm_agent.errors import CheckpointError
-from vlm_agent.models.card.card import Scores, Share, licence_of_bases, write_card, write_scores
+from vlm_agent.models.card.card import Scores, Share, licence_of_bases, update_card, write_card
 from vlm_agent.models.card.usage import portable
 from vlm_agent.recipe.run import Recipe
 
@@ -87,7 +87,7 @@ def test_a_base_on_the_hub_is_metadata_and_a_folder_is_not(folder):
 
 def test_scores_are_a_table_and_results_that_the_hub_reads(folder):
     card_of(folder)
-    write_scores(folder, [scores()])
+    update_card(folder, [scores()])
     text = (folder / "README.md").read_text()
     assert "| this model | 49.2 (44.0 – 54.5) | – |" in text
     assert "| grey screens | 12.0 (8.0 – 16.0) | 3.0 |" in text
@@ -105,10 +105,10 @@ def test_scores_are_replaced_and_what_a_person_added_stays(folder):
         "## Training", "## By me\n\nNo.\n\n## Training"
     )
     (folder / "README.md").write_text(added)
-    write_scores(folder, [scores(value=10.0), scores("other")])
-    write_scores(folder, [scores()])
+    update_card(folder, [scores(value=10.0), scores("other")])
+    update_card(folder, [scores()])
     once = (folder / "README.md").read_bytes()
-    write_scores(folder, [scores()])
+    update_card(folder, [scores()])
     assert (folder / "README.md").read_bytes() == once == (folder / "model" / "README.md").read_bytes()
     text = once.decode()
     assert front_matter(text)["license"] == "apache-2.0"
@@ -125,8 +125,8 @@ def test_hostile_texts_break_neither_metadata_nor_tables_nor_code(folder, hostil
     before = front_matter(card_of(folder))
     text = card_of(folder, sources, hostile, f"{hostile}/s", finished)
     assert front_matter(text).keys() == before.keys()
-    write_scores(folder, [scores(hostile)])
-    write_scores(folder, [scores(hostile)])
+    update_card(folder, [scores(hostile)])
+    update_card(folder, [scores(hostile)])
     text = (folder / "README.md").read_text()
     card = ModelCard(text)
     assert card.data.license is None
@@ -141,10 +141,10 @@ def test_hostile_texts_break_neither_metadata_nor_tables_nor_code(folder, hostil
 
 def test_a_missing_or_damaged_card_is_one_message(folder):
     with pytest.raises(CheckpointError, match=r"has no README\.md"):
-        write_scores(folder, [scores()])
+        update_card(folder, [scores()])
     (folder / "README.md").write_text("---\nmodel-index: [\n---\n")
     with pytest.raises(CheckpointError, match="metadata cannot be read"):
-        write_scores(folder, [scores()])
+        update_card(folder, [scores()])
 
 
 HARD_TO_READ = [
@@ -168,7 +168,7 @@ def test_the_card_of_a_base_may_hold_anything(folder, tmp_path, metadata):
 def test_scores_in_a_card_whose_metadata_someone_broke_are_written_or_one_line(folder, metadata):
     (folder / "README.md").write_text(f"---\n{metadata}\n---\n")
     try:
-        write_scores(folder, [scores()])
+        update_card(folder, [scores()])
     except CheckpointError as error:
         assert "metadata cannot be read" in str(error) and "\n" not in str(error)
     else:

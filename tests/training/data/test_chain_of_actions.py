@@ -164,8 +164,8 @@ def test_actions_that_the_tokenizer_cannot_write_are_listed_and_the_run_goes_on(
 
     monkeypatch.setattr(data_module, "build_tokenizer", changed)
     plan = planned()
-    assert plan.unwritable_actions.first[0] == "episode 0 step 2: type 'grüße \"world\" 👋\\n'"
-    assert plan.unwritable_actions.count == 3
+    assert plan.notes[0].figures["first"][0] == "episode 0 step 2: type 'grüße \"world\" 👋\\n'"
+    assert plan.notes[0].figures["count"] == 3
     assert sorted(sentences_of(plan)) == sorted(
         f"{episode.id} step {number}"
         for episode in EPISODES

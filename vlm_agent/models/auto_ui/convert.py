@@ -13,12 +13,12 @@ import torch
 from transformers import T5Config
 
 from vlm_agent.errors import CheckpointError
+from vlm_agent.files.weight_files import json_object
 from vlm_agent.models.auto_ui.model import AutoUi, AutoUiConfig, check_text_config
 from vlm_agent.models.conversion import (
     CheckpointFormatError,
     Converter,
     architectures,
-    read_config,
     refuse,
     stored_weights,
     tensors_of,
@@ -49,7 +49,7 @@ def read(source: Path) -> Callable[[Path, Callable[[str], None]], None]:
     """See `Converter.read`; weights keep their dtype, float32 or bfloat16. The tokenizer's files are copied if `source`
     has them."""
     dtype = _check_dtype(source)
-    config, weights = read_published(read_config(source), _read_weights(source), source)
+    config, weights = read_published(json_object(source / "config.json"), _read_weights(source), source)
     config.dtype = dtype
 
     def write(folder: Path, say: Callable[[str], None]) -> None:

@@ -1,7 +1,6 @@
 """The Auto-UI family: a T5 from a checkpoint or a configuration, with a fusion of screen features."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -92,7 +91,12 @@ def _padded(rows: Sequence[Sequence[float]], padding: float) -> list[list]:
 
 
 class EncodedCache(EncoderDecoderCache):
-    """The decoder's keys and values, and what they were computed from: `encoded` (B, L, width) and its mask (B, L)."""
+    """The decoder's keys and values, and what they were computed from: `encoded` (B, L, width) and its mask (B, L).
+
+    `logits` (B, vocabulary): of the next token of each row, as of the last `begin_batch` or `step_batch`.
+    """
+
+    logits: torch.Tensor
 
     def __init__(self, encoded: torch.Tensor, mask: torch.Tensor) -> None:
         super().__init__(growing_cache(), DynamicCache())
@@ -101,21 +105,11 @@ class EncodedCache(EncoderDecoderCache):
     def batch_select_indices(self, indices: torch.Tensor) -> None:
         for cache in (self.self_attention_cache, self.cross_attention_cache):
             cache.batch_select_indices(indices)
-        self.encoded, self.mask = self.encoded[indices], self.mask[indices]
-
-
-@dataclass
-class DecodingBatch:
-    """B sentences in decoding. `logits` (B, vocabulary): of the next token of each."""
-
-    cache: EncodedCache
-    logits: torch.Tensor
+        self.encoded, self.mask, self.logits = self.encoded[indices], self.mask[indices], self.logits[indices]
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Drops all other sentences."""
-        indices = torch.tensor(rows, device=self.logits.device)
-        self.cache.batch_select_indices(indices)
-        self.logits = self.logits[indices]
+        """Drops all other rows."""
+        self.batch_select_indices(torch.tensor(rows, device=self.logits.device))
 
 
 class AutoUiDecoder(Decoder):
@@ -128,8 +122,8 @@ class AutoUiDecoder(Decoder):
         """Every step has an encoder input of its own."""
 
     def begin(self, sentence: Sentence) -> PrefilledSequence:
-        batch = self.begin_batch([sentence])
-        return PrefilledSequence(batch.cache, batch.logits[0], 1)
+        cache = self.begin_batch([sentence])
+        return PrefilledSequence(cache, cache.logits[0], 1)
 
     def step(self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, cache: Cache) -> torch.Tensor:
         """All rows of the cache have equally many tokens, so positions and mask follow from the cache."""
@@ -137,7 +131,7 @@ class AutoUiDecoder(Decoder):
             raise TypeError(f"the cache is a {type(cache).__name__}; take that of begin()")
         return self._next(ids.to(self._model.device), cache)
 
-    def begin_batch(self, sentences: Sequence[Sentence]) -> DecodingBatch:
+    def begin_batch(self, sentences: Sequence[Sentence]) -> EncodedCache:
         """Encodes all sentences and decodes the start token."""
         model = self._model
         batch = sources([sentence.input_ids for sentence in sentences])
@@ -145,11 +139,12 @@ class AutoUiDecoder(Decoder):
         here = {name: value.to(model.device) for name, value in batch.items()}
         cache = EncodedCache(model.encode(**here), here["attention_mask"])
         start = torch.full((len(sentences), 1), model.config.start_token_id, device=model.device)
-        return DecodingBatch(cache, self._next(start, cache)[:, -1])
+        cache.logits = self._next(start, cache)[:, -1]
+        return cache
 
-    def step_batch(self, ids: torch.Tensor, batch: DecodingBatch) -> torch.Tensor:
+    def step_batch(self, ids: torch.Tensor, batch: EncodedCache) -> torch.Tensor:
         """Appends a token to each sentence, int64 (B,), and returns the logits (B, vocabulary) of the next."""
-        batch.logits = self._next(ids.to(self._model.device)[:, None], batch.cache)[:, -1]
+        batch.logits = self._next(ids.to(self._model.device)[:, None], batch)[:, -1]
         return batch.logits
 
     def _next(self, ids: torch.Tensor, cache: EncodedCache) -> torch.Tensor:

@@ -1,6 +1,6 @@
 """Writes the card of a finished run or a merged checkpoint, and puts scores into it.
 
-`write_scores` keeps the rest of the card, so that what a person has added to it (a licence, a description) stays.
+`update_card` keeps the rest of the card, so that what a person has added to it (a licence, a description) stays.
 """
 
 import json
@@ -144,33 +144,27 @@ def write_card(
     _write(folder, f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(parts).rstrip() + "\n")
 
 
-def write_scores(folder: Path, scores: Sequence[Scores]) -> None:
-    """Replaces the scores of the card in `folder` by these.
+def update_card(
+    folder: Path, scores: Sequence[Scores] = (), licence: str | None = None, published: Mapping[str, str] | None = None
+) -> None:
+    """Replaces what is given in the card in `folder`: its scores, the licence in its metadata, and the names of the
+    bases, `published`: recipe key → name on the hub.
 
-    Raises CheckpointError where the folder has no card, or one whose metadata cannot be read.
+    Raises CheckpointError where the folder has no card, or one whose metadata cannot be read, and what `with_published`
+    raises.
     """
     text, data = _read(folder)
-    data.eval_results = [result for one in scores for result in one.results()]
-    section = "\n\n".join([_SCORES, *(one.markdown() for one in scores)])
-    _write(folder, f"---\n{data.to_yaml()}\n---\n{_with_section(text, _SCORES, section)}\n")
-
-
-def write_licence(folder: Path, licence: str) -> None:
-    """Replaces the licence in the metadata of the card in `folder`. Raises what `write_scores` raises."""
-    text, data = _read(folder)
-    data.license, data.license_name, data.license_link = licence, None, None
+    if published:
+        recipe = with_published(folder, published)
+        bases = hub_names(read_sources(folder), recipe)
+        data.base_model, data.library_name = [*bases.values()] or None, _library(folder, bases)
+        text = _with_section(text, HEADING, how_to_use(folder, recipe, folder.absolute().name, bases))
+    if scores:
+        data.eval_results = [result for one in scores for result in one.results()]
+        text = _with_section(text, _SCORES, "\n\n".join([_SCORES, *(one.markdown() for one in scores)]))
+    if licence is not None:
+        data.license, data.license_name, data.license_link = licence, None, None
     _write(folder, f"---\n{data.to_yaml()}\n---\n{text.rstrip()}\n")
-
-
-def write_published(folder: Path, published: Mapping[str, str]) -> None:
-    """Names the bases of the card in `folder`, recipe key → name on the hub. Raises what `write_scores` and
-    `with_published` raise."""
-    text, data = _read(folder)
-    recipe = with_published(folder, published)
-    bases = hub_names(read_sources(folder), recipe)
-    data.base_model, data.library_name = [*bases.values()] or None, _library(folder, bases)
-    section = how_to_use(folder, recipe, folder.absolute().name, bases)
-    _write(folder, f"---\n{data.to_yaml()}\n---\n{_with_section(text, HEADING, section)}\n")
 
 
 def with_published(folder: Path, published: Mapping[str, str]) -> Recipe:

@@ -152,26 +152,20 @@ _HEADER = 128
 """Bytes of the header of a .npy file."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """How to extract. `workers`: threads that decode and resize screens ahead of the model."""
-
-    batch_size: int = 32
-    precision: str = "float32"
-    workers: int = 1
-
-
 def extract_features(
     shards: Path,
     settings: FeatureSettings,
     output: Path,
     console: Console,
     device: torch.device,
-    options: Options = Options(),
+    batch_size: int = 32,
+    precision: str = "float32",
+    workers: int = 1,
     task: ArrayTask | None = None,
 ) -> None:
     """Writes the features of all screens of `shards` to `output`; one `task` of a job array writes its share of the
-    shards, and `finish` must follow after all tasks. An interrupted extraction is resumed.
+    shards, and `finish` must follow after all tasks. An interrupted extraction is resumed. `workers`: threads that
+    decode and resize screens ahead of the model.
 
     Prints first how large the output will be. Raises DatasetError where the disk lacks room for it, `output` holds
     another extraction, a screen cannot be decoded, or features are not finite.
@@ -182,10 +176,10 @@ def extract_features(
     sizes = {shard: _bytes(steps, shape) for shard, steps in dataset.steps_by_shard.items()}
     _announce(console, dataset, shape, output, sum(sizes.values()))
     _check_room(output, sum(sizes[shard] for shard in _missing(output, dataset)))
-    extractor = load_extractor(settings, device, options.precision)
+    extractor = load_extractor(settings, device, precision)
     _warn_of_crop(console, dataset, extractor)
-    plan, job = _plan(dataset, extractor, options), job_of(output)
-    one, episodes = ShardExtraction(dataset, extractor, output, options.batch_size, options.workers), _episodes(dataset)
+    plan, job = _plan(dataset, extractor, batch_size, precision), job_of(output)
+    one, episodes = ShardExtraction(dataset, extractor, output, batch_size, workers), _episodes(dataset)
 
     def work(shard: str, report: Callable[[int], None]) -> None:
         one.extract(shard, episodes[shard], job.entry_path(shard), report)
@@ -217,16 +211,16 @@ def job_of(output: Path) -> ShardJob:
     return ShardJob.of(output, "an extraction of features", WORK)
 
 
-def _plan(dataset: ShardDataset, extractor: Extractor, options: Options) -> dict[str, Any]:
+def _plan(dataset: ShardDataset, extractor: Extractor, batch_size: int, precision: str) -> dict[str, Any]:
     """`batch_size` is part of what decides the output: a kernel on a GPU that is chosen by the batch may change the
     last bit of a feature."""
     tokens, size = extractor.shape
     described = {
-        "extractor": {**extractor.settings.model_dump(), "digest": extractor.digest, "precision": options.precision},
+        "extractor": {**extractor.settings.model_dump(), "digest": extractor.digest, "precision": precision},
         "tokens": tokens,
         "size": size,
         "dtype": DTYPE,
-        "batch_size": options.batch_size,
+        "batch_size": batch_size,
         "shards": {"manifest_sha256": manifest_digest(dataset.directory)},
     }
     return {"described": described, "where": str(dataset.directory.absolute())}

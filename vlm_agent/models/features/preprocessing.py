@@ -4,7 +4,6 @@ Resizing is Pillow's, as in the processors that the published checkpoints were u
 processors differ from it by up to a few of 255 levels.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from vlm_agent.errors import CheckpointError
+from vlm_agent.files.weight_files import json_object
 
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 
@@ -137,17 +137,9 @@ def _three(values: Any) -> tuple[float, float, float]:
 def processor_content(preprocessor: Path | None, processor: Path | None) -> dict | None:
     """The image processor's settings: preprocessor_config.json, else the part of processor_config.json that is about
     images; None without either. Raises CheckpointError for a file that is not JSON."""
-    for path in (preprocessor, processor):
-        if path is None:
-            continue
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise CheckpointError(f"{path} is not JSON ({error}); download it again") from None
-        if path is processor and isinstance(content, dict):
-            content = content.get("image_processor")
-        if content is not None and not isinstance(content, dict):
-            raise CheckpointError(f"{path} is damaged: it is not a JSON object; download it again")
-        if content is not None:
-            return content
-    return None
+    if preprocessor is not None:
+        return json_object(preprocessor)
+    content = None if processor is None else json_object(processor).get("image_processor")
+    if content is not None and not isinstance(content, dict):
+        raise CheckpointError(f"{processor} is damaged: image_processor is not a JSON object; download it again")
+    return content

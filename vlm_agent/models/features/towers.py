@@ -90,29 +90,24 @@ class CheckpointFiles:
 
 
 @dataclass(frozen=True)
-class Published:
-    """The default checkpoint, whose shape is known without its files. Sizes in pixels; `width`: numbers a patch."""
-
-    checkpoint: str
-    image_size: int
-    patch_size: int
-    width: int
-
-
-@dataclass(frozen=True)
 class Tower:
     """One class of vision transformer. Its first token is the class token, the others are patches in reading order.
 
     `prefixes`: of its tensors in checkpoints of larger models. `model_types`: of configurations that hold a tower.
-    `has_pooler_output`: pooled features are the output of that name, else the class token's last hidden state.
-    `interpolates`: it adapts its position table to other screen sizes only on request. `crops`: its published processor
-    resizes the shortest edge and crops the centre. `resize`: that edge, where it is not the size of the crop.
+    `published`: the default checkpoint, whose shape is known without its files: its sizes in pixels, and `width`, the
+    numbers a patch. `has_pooler_output`: pooled features are the output of that name, else the class token's last
+    hidden state. `interpolates`: it adapts its position table to other screen sizes only on request. `crops`: its
+    published processor resizes the shortest edge and crops the centre. `resize`: that edge, where it is not the size of
+    the crop.
     """
 
     model: type[PreTrainedModel]
     model_types: tuple[str, ...]
     prefixes: tuple[str, ...]
-    published: Published
+    published: str
+    image_size: int
+    patch_size: int
+    width: int
     resample: int
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
@@ -150,15 +145,15 @@ class Tower:
         return Extractor(settings, digest, shape, preprocessing, forward, device, precision)
 
     def checkpoint(self, settings: FeatureSettings) -> str:
-        return self.published.checkpoint if settings.checkpoint is None else settings.checkpoint
+        return self.published if settings.checkpoint is None else settings.checkpoint
 
     def _read(self, settings: FeatureSettings, reads_files: bool = False) -> tuple[Any, Preprocessing]:
         """The tower's configuration and its preprocessing; of the default checkpoint, unless `reads_files`, its sizes
         alone."""
-        published, checkpoint = self.published, self.checkpoint(settings)
         if settings.checkpoint is None and not reads_files:
-            sizes = {"image_size": published.image_size, "patch_size": published.patch_size}
-            return SimpleNamespace(**sizes, hidden_size=published.width), self._preprocessing(published.image_size)
+            sizes = {"image_size": self.image_size, "patch_size": self.patch_size, "hidden_size": self.width}
+            return SimpleNamespace(**sizes), self._preprocessing(self.image_size)
+        checkpoint = self.checkpoint(settings)
         files = CheckpointFiles(checkpoint)
         config = files.configuration()
         if config.model_type not in self.model_types:
@@ -231,14 +226,14 @@ BLIP2 = Tower(
     Blip2VisionModel,
     ("blip-2", "blip_2_vision_model"),
     ("vision_model.",),
-    Published("Salesforce/blip2-opt-2.7b", 224, 14, 1408),
+    *("Salesforce/blip2-opt-2.7b", 224, 14, 1408),
     *(BICUBIC, CLIP_MEAN, CLIP_STD),
 )
 CLIP = Tower(
     CLIPVisionModel,
     ("clip", "clip_vision_model"),
     ("vision_model.",),
-    Published("openai/clip-vit-base-patch32", 224, 32, 768),
+    *("openai/clip-vit-base-patch32", 224, 32, 768),
     *(BICUBIC, CLIP_MEAN, CLIP_STD),
     crops=True,
 )
@@ -246,7 +241,7 @@ VIT = Tower(
     ViTModel,
     ("vit",),
     ("vit.",),
-    Published("google/vit-base-patch16-224-in21k", 224, 16, 768),
+    *("google/vit-base-patch16-224-in21k", 224, 16, 768),
     *(BILINEAR, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
     has_pooler_output=False,
     options={"add_pooling_layer": False},
@@ -255,7 +250,7 @@ DINOV2 = Tower(
     Dinov2Model,
     ("dinov2",),
     ("dinov2.",),
-    Published("facebook/dinov2-small", 518, 14, 384),
+    *("facebook/dinov2-small", 518, 14, 384),
     *(BICUBIC, IMAGENET_MEAN, IMAGENET_STD),
     crops=True,
     resize=256,

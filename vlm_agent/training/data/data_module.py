@@ -19,29 +19,6 @@ from vlm_agent.sentences.templates import CHAT_TURNS_KEY
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.data.stream import Batches, Order, RowStream
 
-LISTED = 20
-"""Actions that are not writable are counted, and so many of them listed."""
-
-
-@dataclass(frozen=True)
-class Unwritable:
-    """Actions that are not writable (`TrajectorySentences`): their number, and a line for each of the first."""
-
-    count: int = 0
-    first: tuple[str, ...] = ()
-
-
-def unwritable_report(unwritable: Unwritable) -> str:
-    """Some lines for the terminal."""
-    head = f"{unwritable.count:,} actions that this tokenizer cannot write are read, and not learned:"
-    return listing(head, unwritable.count, unwritable.first)
-
-
-def listing(head: str, count: int, first: Sequence[str]) -> str:
-    """`count` cases under the line `head`; `first`: a line for each of the first."""
-    more = count - len(first)
-    return "\n".join([head, *(f"  {line}" for line in first), *([f"  … and {more:,} more"] if more else [])])
-
 
 @dataclass(frozen=True)
 class Note:
@@ -51,6 +28,13 @@ class Note:
     name: str
     text: str
     figures: dict[str, Any]
+
+    @classmethod
+    def listing(cls, name: str, head: str, count: int, first: Sequence[str]) -> "Note":
+        """On `count` cases, under the line `head`; `first`: a line for each of the first."""
+        more = count - len(first)
+        lines = [head, *(f"  {line}" for line in first), *([f"  … and {more:,} more"] if more else [])]
+        return cls(name, "\n".join(lines), {"count": count, "first": list(first)})
 
 
 @dataclass(frozen=True)
@@ -105,11 +89,6 @@ class DataModule(ABC):
     @abstractmethod
     def steps_of(self, rows: int) -> int:
         """The number of optimiser steps with `rows` rows per step."""
-
-    @property
-    def unwritable_actions(self) -> Unwritable:
-        """The unwritable actions of the run's episodes. They stay in the history and are not supervised."""
-        return Unwritable()
 
     @property
     def notes(self) -> list[Note]:

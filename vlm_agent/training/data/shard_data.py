@@ -15,7 +15,7 @@ from vlm_agent.models.cost import Workload
 from vlm_agent.models.family import Processor
 from vlm_agent.recipe.run import Recipe, ValidationRecipe
 from vlm_agent.sentences.trajectory import TrajectorySentences
-from vlm_agent.training.data.data_module import DataModule, Note, Unwritable
+from vlm_agent.training.data.data_module import DataModule, Note
 from vlm_agent.training.data.recipe_sentences import vocabulary_of, with_references
 from vlm_agent.training.data.sentence_kinds import SENTENCE_KINDS, SentenceKind, Writer
 from vlm_agent.training.data.stream import RowOrder, RowSize, RowStream, chosen_episodes
@@ -98,10 +98,6 @@ class ShardDataModule(DataModule):
         return RowSize(sentences, by_length=self.recipe.data.group_by_length)
 
     @cached_property
-    def unwritable_actions(self) -> Unwritable:
-        return self.kind.unwritable()
-
-    @property
     def notes(self) -> list[Note]:
         return self.kind.notes()
 

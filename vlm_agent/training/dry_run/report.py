@@ -14,7 +14,7 @@ from vlm_agent.files.console import new_table
 from vlm_agent.models.cost import Flops
 from vlm_agent.models.weights.adapters import count_parameters
 from vlm_agent.recipe.run import Recipe
-from vlm_agent.training.data.data_module import Note, Unwritable, unwritable_report
+from vlm_agent.training.data.data_module import Note
 from vlm_agent.training.data.sentence_kinds import PassCounts
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.dry_run.hardware import Gpu
@@ -66,7 +66,6 @@ class DryRun:
     target: Target
     parameters: dict[str, dict[str, int]]
     reads: PassCounts
-    unwritable: Unwritable
     notes: list[Note]
     rows_a_pass: int
     steps: int
@@ -105,7 +104,6 @@ def dry_run(data: ShardDataModule, target: Target) -> DryRun:
         target=target,
         parameters=count_parameters(model),
         reads=reads,
-        unwritable=data.unwritable_actions,
         notes=data.notes,
         rows_a_pass=rows,
         steps=steps,
@@ -140,8 +138,6 @@ def print_dry_run(console: Console, dry: DryRun) -> None:
     """Prints parameters, data, FLOPs, time and memory."""
     console.print(Columns([_parameters(dry), _run(dry)], padding=(0, 4)))
     console.print(_memory(dry))
-    if dry.unwritable.count:
-        console.print(Text(unwritable_report(dry.unwritable)))
     for note in dry.notes:
         console.print(Text(note.text))
     console.print(Text(_small_print(dry), "dim"))

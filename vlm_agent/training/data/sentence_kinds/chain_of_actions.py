@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from transformers import PretrainedConfig
@@ -24,9 +24,17 @@ from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.notes import HeadedNotes, training_notes
 from vlm_agent.sentences.steps import PHRASES, StepSentences, TooLongError
 from vlm_agent.sentences.windows import Window
-from vlm_agent.training.data.data_module import LISTED, Note, Unwritable, listing
+from vlm_agent.training.data.data_module import Note
 from vlm_agent.training.data.lengths import Counter, Counts, Row, counted, tokenizer_digest
-from vlm_agent.training.data.sentence_kinds.kind import PassCounts, SentenceKind, check_notes, listed, missing_notes
+from vlm_agent.training.data.sentence_kinds.kind import (
+    LISTED,
+    PassCounts,
+    SentenceKind,
+    check_notes,
+    listed,
+    missing_notes,
+    unwritable,
+)
 from vlm_agent.training.data.stream import Item, RowSize
 
 _GREY_SCREEN = np.full((448, 224, 3), GREY, np.uint8)
@@ -224,27 +232,20 @@ class ChainOfActionsKind(SentenceKind):
         extractor = load_trained_extractor(self.feature_settings, store.digest, store.precision)
         return extractor.extract([_GREY_SCREEN])[0]
 
-    def unwritable(self) -> Unwritable:
-        return listed(self.shards, self.counts.steps[self.counts.steps["is_writable"] == 0])
-
     def notes(self) -> list[Note]:
         described = self.sentences.elements or not self.sentences.notes.read_names
         truncated = note_on_sources(self._learned, self.sentences.max_source_tokens, described)
-        return [truncated, *self._long_targets()]
+        return [*unwritable(self.shards, self.counts.steps), truncated, *self._long_targets()]
 
     def _long_targets(self) -> list[Note]:
         steps, limit = self.counts.steps, self.sentences.max_target_tokens
         long = steps[(steps["is_writable"] > 0) & (steps["is_learned"] == 0)]
         if not len(long):
             return []
-        found = listed(self.shards, long)
-        head = f"{found.count:,} steps whose target exceeds data.max_target_tokens ({limit}) are not learned:"
-        lines = [
-            f"{line}: {tokens} tokens"
-            for line, tokens in zip(found.first, long["target"][:LISTED].tolist(), strict=True)
-        ]
-        text = listing(head, found.count, lines)
-        return [Note("long_targets", text, {"count": found.count, "first": lines})]
+        head = f"{len(long):,} steps whose target exceeds data.max_target_tokens ({limit}) are not learned:"
+        tokens = long["target"][:LISTED].tolist()
+        lines = [f"{line}: {count} tokens" for line, count in zip(listed(self.shards, long), tokens, strict=True)]
+        return [Note.listing("long_targets", head, len(long), lines)]
 
     def count_pass(self, items: Sequence[Item]) -> ChainPass:
         learned, earlier = self._learned, 0 if self._hides_history else self.sentences.past_screens
@@ -271,15 +272,7 @@ class StepItems(Sequence[Item]):
     def __len__(self) -> int:
         return len(self.episodes)
 
-    @overload
-    def __getitem__(self, number: int) -> Item: ...
-
-    @overload
-    def __getitem__(self, number: slice) -> list[Item]: ...
-
-    def __getitem__(self, number: int | slice) -> Item | list[Item]:
-        if isinstance(number, slice):
-            return [self[each] for each in range(*number.indices(len(self)))]
+    def __getitem__(self, number: int) -> Item:  # type: ignore[override]  # no slices
         step = int(self.steps[number])
         return Item(int(self.episodes[number]), Window(0, step, step + 1, int(self.tokens[number])))
 

@@ -18,11 +18,14 @@ from vlm_agent.recipe.notes import NOTES
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.notes import as_line
 from vlm_agent.sentences.trajectory import unwritable_line
-from vlm_agent.training.data.data_module import LISTED, DataModule, Note, Unwritable
+from vlm_agent.training.data.data_module import DataModule, Note
 from vlm_agent.training.data.stream import Item, RowSize
 
 EMPTY_CELLS_NAMED = 0.1
 """The probability of a label for a blank cell of a screen (`label_elements`)."""
+
+LISTED = 20
+"""Steps that are not learned are counted, and so many of them listed."""
 
 Writer = Callable[[Item, random.Random], Sentence]
 """Builds the sentence of an item. Pickles, for the workers of data loaders. The generator is the sentence's own."""
@@ -71,10 +74,6 @@ class SentenceKind(ABC):
     @abstractmethod
     def writer(self, shards: ShardDataset) -> Writer: ...
 
-    def unwritable(self) -> Unwritable:
-        """The actions of the run's episodes that the tokenizer cannot write."""
-        return Unwritable()
-
     def notes(self) -> list[Note]:
         """What a user should know about the data before the run starts."""
         return []
@@ -104,14 +103,23 @@ class SentenceKind(ABC):
         )
 
 
-def listed(shards: ShardDataset, steps: np.ndarray) -> Unwritable:
-    """Steps whose actions are not learned, with a line for each of the first ones. `steps`: rows of `Counts.steps`."""
+def unwritable(shards: ShardDataset, steps: np.ndarray) -> list[Note]:
+    """The note on actions that are not writable (`TrajectorySentences`), if there are any: they stay in the history and
+    are not supervised. `steps`: rows of `Counts.steps`."""
+    found = steps[steps["is_writable"] == 0]
+    if not len(found):
+        return []
+    head = f"{len(found):,} actions that this tokenizer cannot write are read, and not learned:"
+    return [Note.listing("unwritable_actions", head, len(found), listed(shards, found))]
+
+
+def listed(shards: ShardDataset, steps: np.ndarray) -> list[str]:
+    """A line for each of the first steps, whose actions are not learned. `steps`: rows of `Counts.steps`."""
     places = zip(steps["episode"][:LISTED].tolist(), steps["number"][:LISTED].tolist(), strict=True)
-    lines = (
+    return [
         unwritable_line(shards.ids[episode], step, shards.without_pixels(episode).steps[step].action)
         for episode, step in places
-    )
-    return Unwritable(len(steps), tuple(lines))
+    ]
 
 
 def missing_notes(episode: Episode, data: DataRecipe) -> list[int]:

@@ -20,15 +20,15 @@ from vlm_agent.sentences.notes import training_notes
 from vlm_agent.sentences.segments import Segment, supervised_length
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import TooLongError, Window, single_steps, windows
-from vlm_agent.training.data.data_module import Note, Unwritable
+from vlm_agent.training.data.data_module import Note
 from vlm_agent.training.data.lengths import Counter, Counts, Row, counted, tokenizer_digest
 from vlm_agent.training.data.sentence_kinds.kind import (
     EMPTY_CELLS_NAMED,
     PassCounts,
     SentenceKind,
     check_notes,
-    listed,
     missing_notes,
+    unwritable,
 )
 from vlm_agent.training.data.stream import Item
 
@@ -186,12 +186,11 @@ class TrajectoryKind(SentenceKind):
     def _is_by_step(self) -> bool:
         return self.run.recipe.data.control == "no_history" or self.run.sentences.past is not None
 
-    def unwritable(self) -> Unwritable:
-        return listed(self.shards, self.counts.steps[self.counts.steps["is_writable"] == 0])
-
     def notes(self) -> list[Note]:
         data, tokens = self.run.recipe.data, self.counts.steps["notes"]
-        notes = [_note_on_long(tokens, data.max_note_tokens)] if (tokens > data.max_note_tokens).any() else []
+        notes = unwritable(self.shards, self.counts.steps)
+        if (tokens > data.max_note_tokens).any():
+            notes.append(_note_on_long(tokens, data.max_note_tokens))
         if data.references is not None:
             notes.append(_note_on_identical_goals(self.run.sentences, self.shards, self.episodes))
         return notes
