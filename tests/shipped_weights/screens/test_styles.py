@@ -106,7 +106,7 @@ def test_text_on_a_coloured_bar_has_contrast(ground):
 
 def test_reported_switch_states_are_those_of_the_phone():
     reported = {}
-    for seed in range(200):
+    for seed in range(300):
         rng = random.Random(seed)
         phone = SimulatedPhone(seed)
         random_walk(phone, rng, WORDS, RandomWalkRecipe())
