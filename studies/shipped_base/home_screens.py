@@ -42,7 +42,7 @@ def main() -> None:
     for phone, answer in zip(phones, answer_questions(agent, iter(questions)), strict=True):
         right[shown_at_home(phone)] += answer.correct
     print("| home screen | screens | right |\n|---|---|---|")
-    for shown, count in sorted(asked.items(), key=lambda row: str(row[0])):
+    for shown, count in sorted(asked.items()):
         print(f"| {shown} | {count} | {right[shown]} |")
     print(f"| all | {asked.total()} | {right.total()} |")
 
