@@ -74,6 +74,7 @@ begin() {
     stop_if_stuck
     record start "$(progress)" "$SLURM_JOB_NODELIST"
     trap 'fail "status $? before its step"' EXIT
+    trap 'trap - EXIT; end_early; exit 143' TERM  # until the step exists and `run` forwards TERM to it
 }
 
 stop_if_stuck() {
@@ -120,10 +121,15 @@ run() {
 # ask_slurm: whether Slurm ended the step before the signal reached this script. TERM goes to the step first; while the
 # GraceTime of a preemption lasts, to the step alone. Then a job that exits is not requeued.
 ask_slurm() {
-    local state since
-    read -r state since <<<"$(SLURM_TIME_FORMAT=standard timeout 10 squeue --noheader --jobs="$JOB" --Format=State,PreemptTime 2>/dev/null || true)"
+    local state="" since tries
+    for ((tries = 0; tries < 6; tries++)); do  # a busy controller, as at a wave of preemptions, does not answer at once
+        read -r state since <<<"$(SLURM_TIME_FORMAT=standard timeout 10 squeue --noheader --jobs="$JOB" --Format=State,PreemptTime 2>/dev/null || true)"
+        if [ -n "$state$ended" ]; then break; fi
+        sleep 2
+    done
     if [ "$state" = RUNNING ] && [[ $since = *-* ]]; then preempted=1; fi
-    if [ "$state" = COMPLETING ] || [ -n "$preempted" ]; then end_early; fi
+    # The step of a job that is requeued may be gone before its batch script, which then reads PENDING or REQUEUED.
+    if [[ $state =~ ^(COMPLETING|PENDING|REQUEUED)$ ]] || [ -n "$preempted" ]; then end_early; fi
 }
 
 # end_early: after Slurm's TERM, because the job is preempted or cancelled. Recorded at once: KILL may follow

@@ -1,6 +1,7 @@
 """Each way in which a training job can end, and the reaction of train.sbatch. All jobs run at once, one node each. A
 line of shell replaces the training, and a script that only starts it replaces torchrun."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,8 +142,21 @@ def test_a_step_that_ends_before_its_script_gets_the_signal_is_not_a_failure(wor
     assert _ended(workplace, job, "COMPLETED").events == ["start", "stopped", "start", "done"]
 
 
+def test_a_job_that_is_preempted_before_its_step_is_not_a_failure(workplace):
+    preempt = f"{RESTARTED} || {{ scontrol requeue $SLURM_JOB_ID; sleep 2; }}\n"
+    with (workplace.folder / "environment" / "bin" / "activate").open("a") as file:
+        file.write(preempt)
+    workplace.install("srun", FINISH + "\n")
+    job = workplace.submit("slurm/train.sbatch", "--config", "recipe.yaml", "--output", "run")
+    assert workplace.cluster.wait_for(job, seconds=SECONDS) == [{"COMPLETED"}]
+    assert _ended(workplace, job, "COMPLETED").events == ["start", "stopped", "start", "done"]
+
+
 def test_a_step_that_ends_in_the_grace_time_of_a_preemption_is_not_a_failure(workplace):
-    """Slurm then signals the step alone, and requeues the job only if it still runs when that time is over."""
+    """Slurm then signals the step alone, and requeues the job only if it still runs when that time is over. The
+    controller, busy with preemptions, does not answer the first question."""
+    once = "if [ ! -e asked ]; then touch asked; exit 1; fi"
+    workplace.install("squeue", f'{once}\nexec {shutil.which("squeue")} "$@"\n')
     workplace.install("torchrun", _TORCHRUN)
     workplace.install("vlm-agent", f"if {RESTARTED}; then {FINISH}; else sleep 1000; fi\n")
     job = workplace.submit("slurm/train.sbatch", "--config", "recipe.yaml", "--output", "run")
