@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vlm_agent.cli.parser import count, refuse, shipped_file
+from vlm_agent.cli.parser import count, given, refuse, shipped_file
 from vlm_agent.errors import DatasetError, UserError
 
 if TYPE_CHECKING:
@@ -93,8 +93,7 @@ def foreign_options(options: argparse.Namespace) -> ForeignOptions | None:
         )
     from vlm_agent.evaluation.benchmark import read_benchmark
 
-    values = {key: getattr(options, key) for key in ("shards", "split", "groups", "limit")}
-    benchmark = read_benchmark(options.benchmark, {key: value for key, value in values.items() if value is not None})
+    benchmark = read_benchmark(options.benchmark, given(options, ("shards", "split", "groups", "limit")))
     return ForeignOptions(benchmark, _language(options.action_language), options)
 
 

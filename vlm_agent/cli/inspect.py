@@ -5,9 +5,8 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, count, file_name, refuse, shipped_file
+from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, count, file_name, given, refuse, shipped_file
 from vlm_agent.errors import UserError
-from vlm_agent.files import atomic_write
 from vlm_agent.files.console import make_console, new_table, print_plain, quiet_libraries
 
 if TYPE_CHECKING:
@@ -153,8 +152,7 @@ def _write_page(
 ) -> None:
     from vlm_agent.datasets.statistics.page import write_page
 
-    selection = {"shards": str(options.shards), "split": options.split, "subset": options.subset}
-    facts = {name: value for name, value in selection.items() if value is not None}
+    facts = {"shards": str(options.shards), **given(options, ("split", "subset"))}
     write_page(options.html, statistics, dataset.manifest, tokens, facts)
 
 
@@ -214,13 +212,13 @@ def _inspect_trace(options: argparse.Namespace) -> int:
 def _inspect_screen(options: argparse.Namespace) -> int:
     quiet_libraries()
 
+    from vlm_agent.drawing.contact_sheet import save_sheet
     from vlm_agent.screens.describe import describe
     from vlm_agent.screens.picture import read_picture
     from vlm_agent.screens.stages import draw_stages
     from vlm_agent.screens.understand import Readers, Seconds, understand
 
-    chosen = {name: getattr(options, name) for name in ("widgets", "icons")}
-    readers = Readers(**{name: value for name, value in chosen.items() if value is not None}).load()
+    readers = Readers(**given(options, ("widgets", "icons"))).load()
     pixels, seconds, console = read_picture(options.screen, str(options.screen)), Seconds(), make_console()
     understood = understand(pixels, readers, seconds)
     words = describe(understood, options.words or "en")
@@ -230,7 +228,6 @@ def _inspect_screen(options: argparse.Namespace) -> int:
         table.add_row(stage, f"{value:.2f}")
     console.print(table)
     if options.output is not None:
-        with atomic_write(options.output) as temporary:
-            draw_stages(pixels, understood).save(temporary, format="PNG")
+        save_sheet(draw_stages(pixels, understood), options.output)
         print_plain(console, f"Drew {options.output}")
     return OK

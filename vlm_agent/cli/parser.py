@@ -218,6 +218,11 @@ def keys_in(options: argparse.Namespace) -> dict[str, str]:
     return found
 
 
+def given(options: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
+    """The values of those of the options `names` that are not None."""
+    return {name: value for name in names if (value := getattr(options, name)) is not None}
+
+
 def refuse(options: argparse.Namespace, names: Iterable[str], reason: str) -> None:
     """Exits with "--name reason" if one of the options `names` is on the command line."""
     for name in names:

@@ -91,7 +91,7 @@ def outcomes_in_words(trace: Trace) -> str:
 
 
 def save_sheet(sheet: Image.Image, output: Path) -> None:
-    """Writes a contact sheet to a PNG file, and creates its folder if necessary."""
+    """Writes a picture to a PNG file, and creates its folder if necessary."""
     with atomic_write(output) as temporary:
         sheet.save(temporary, format="PNG")
 

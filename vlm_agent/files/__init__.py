@@ -103,27 +103,17 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         try:
             if not is_free(path):
                 raise DatasetError(f"{path} exists and is not an empty folder; choose another folder")
-            with _renamed_to(path, temporary):
-                yield temporary
+            if temporary.exists():
+                shutil.rmtree(temporary)
+            temporary.mkdir(parents=True)
+            yield temporary
+            for inside in (*temporary.rglob("*"), temporary):
+                sync(inside)
+            temporary.replace(path)
         finally:
+            shutil.rmtree(temporary, ignore_errors=True)  # after an error; otherwise it is renamed
             lock.unlink(missing_ok=True)
     sync(path.parent)
-
-
-@contextmanager
-def _renamed_to(path: Path, temporary: Path) -> Iterator[None]:
-    if temporary.exists():
-        shutil.rmtree(temporary)
-    temporary.mkdir(parents=True)
-    try:
-        yield
-        for inside in (*temporary.rglob("*"), temporary):
-            sync(inside)
-        temporary.replace(path)
-    except BaseException:
-        if temporary.exists():
-            shutil.rmtree(temporary)
-        raise
 
 
 def share_as_created(file: Path) -> None:

@@ -21,32 +21,15 @@ def draw_stages(pixels: np.ndarray, understood: Understood) -> Image.Image:
     """One column for each stage. Parts have their ids, icons their meanings, blocks their places in the description."""
     screen = _scaled(Image.fromarray(pixels))
     texts, widgets, parts, blocks = understood.texts, understood.widgets, understood.parts, understood.blocks
-    icons = [part for part in parts if part.meaning]
+    meanings = [(part.box, _label(part.meaning, None), 0) for part in parts if part.meaning]
+    kinds = [(one.box, _label(one.kind, one.on), WIDGET_KINDS.index(one.kind)) for one in widgets]
+    numbered = [(block.box, str(number + 1), number) for number, block in enumerate(blocks)]
     columns = [
-        (f"{len(texts)} texts", _boxes(screen, [text.box for text in texts])),
-        (
-            f"{len(widgets)} widgets",
-            _boxes(
-                screen,
-                [widget.box for widget in widgets],
-                [_label(widget.kind, widget.on) for widget in widgets],
-                [WIDGET_KINDS.index(widget.kind) for widget in widgets],
-            ),
-        ),
+        (f"{len(texts)} texts", _boxes(screen, [(text.box, "", 0) for text in texts])),
+        (f"{len(widgets)} widgets", _boxes(screen, kinds)),
         (f"{len(parts)} parts", draw_marks(screen, understood.elements)),
-        (
-            f"{len(icons)} icons",
-            _boxes(screen, [part.box for part in icons], [_label(part.meaning, None) for part in icons]),
-        ),
-        (
-            f"{len(blocks)} blocks",
-            _boxes(
-                screen,
-                [block.box for block in blocks],
-                [str(number + 1) for number in range(len(blocks))],
-                range(len(blocks)),
-            ),
-        ),
+        (f"{len(meanings)} icons", _boxes(screen, meanings)),
+        (f"{len(blocks)} blocks", _boxes(screen, numbered)),
     ]
     return _side_by_side(columns)
 
@@ -61,20 +44,19 @@ def _scaled(image: Image.Image) -> Image.Image:
     return image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))
 
 
-def _boxes(
-    screen: Image.Image, boxes: Sequence[Box], labels: Sequence[str] = (), colours: Sequence[int] = ()
-) -> Image.Image:
-    """A copy of the screen with boxes, their labels above their upper left corners."""
+def _boxes(screen: Image.Image, found: Sequence[tuple[Box, str, int]]) -> Image.Image:
+    """A copy of the screen with boxes, their labels above their upper left corners. `found`: box, label and number of
+    the colour."""
     drawn = screen.copy()
     draw = ImageDraw.Draw(drawn)
     unit = min(drawn.size) / 100
-    for number, box in enumerate(boxes):
-        colour = COLOURS[(colours[number] if colours else 0) % len(COLOURS)]
+    for box, label, number in found:
+        colour = COLOURS[number % len(COLOURS)]
         left, top = round(box[1] * drawn.width), round(box[0] * drawn.height)
         right, bottom = round((box[1] + box[3]) * drawn.width) - 1, round((box[0] + box[2]) * drawn.height) - 1
         draw.rectangle((left, top, max(left, right), max(top, bottom)), outline=colour, width=max(1, round(0.4 * unit)))
-        if labels:
-            _write(drawn, (left, top), labels[number], colour, unit)
+        if label:
+            _write(drawn, (left, top), label, colour, unit)
     return drawn
 
 

@@ -21,7 +21,6 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from pathlib import Path
 
 from vlm_agent.episodes import Action, ActionKind, UiElement, element_at
@@ -58,59 +57,40 @@ _DOTS = frozenset("•●∙·*＊⚫")
 _WORD_LIST = WordList(_WORDS, _LISTS["unspaced"], re.compile(r"[^\W_]+"))
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[\W_]+")
 
-_GROUPED = re.compile(r"\d+(?:[\s\-‐-―−]\d+)*")
-_GROUP = re.compile(r"\d+")
+_GROUP_START = re.compile(r"(?<!\d)\d")
+_ROW = re.compile(rf"\d(?:[\s\-‐-―−]?\d){{{CARD_DIGITS[0] - 1},{CARD_DIGITS[-1] - 1}}}")
+_DOUBLED = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
+"""The sum of the digits of twice a digit."""
 
 
 def mask_cards(text: str) -> str:
-    """`text` with `MASK` in place of each card number."""
-    return _GROUPED.sub(_without_cards, text)
+    """`text` with `MASK` in place of each card number: from left to right the longest that begins with a group."""
+    parts, written = [], 0
+    for group in _GROUP_START.finditer(text):
+        start = group.start()
+        if start >= written and (end := _end_of_card(text, start)) is not None:
+            parts += [text[written:start], MASK]
+            written = end
+    return "".join([*parts, text[written:]])
 
 
 def has_card(text: str) -> bool:
     return mask_cards(text) != text
 
 
-def _without_cards(found: re.Match[str]) -> str:
-    """A row of groups of digits; the longest card number from each place is masked, from left to right."""
-    row, groups = found[0], list(_GROUP.finditer(found[0]))
-    places = [0, *accumulate(group.end() - group.start() for group in groups)]
-    """The number of digits before each group."""
-    sums = _LuhnSums("".join(group[0] for group in groups))
-    parts, written, first = [], 0, 0
-    while first < len(groups):
-        last = _last_of_card(places, first, sums)
-        if last is not None:
-            parts += [row[written : groups[first].start()], MASK]
-            written, first = groups[last].end(), last
-        first += 1
-    return "".join([*parts, row[written:]])
-
-
-def _last_of_card(places: Sequence[int], first: int, sums: "_LuhnSums") -> int | None:
-    """The last group of the longest card number that begins with group `first`, which has at most 19 groups."""
-    start = places[first]
-    for last in range(min(first + CARD_DIGITS[-1], len(places) - 1) - 1, first - 1, -1):
-        if places[last + 1] - start in CARD_DIGITS and sums.passes(start, places[last + 1]):
-            return last
+def _end_of_card(text: str, start: int) -> int | None:
+    """The end of the longest card number from `start` to the end of a group; None without one."""
+    if (row := _ROW.match(text, start)) is None:
+        return None
+    ends = [place for place, letter in enumerate(row[0], start + 1) if letter.isdecimal()]
+    digits = [int(text[end - 1]) for end in ends]
+    doubled = [_DOUBLED[digit] for digit in digits]
+    for last in range(len(ends) - 1, CARD_DIGITS[0] - 2, -1):
+        # The Luhn check (ISO/IEC 7812-1): every second digit from the right is doubled, and the sum ends with 0.
+        passes = (sum(digits[last::-2]) + sum(doubled[last - 1 :: -2])) % 10 == 0
+        if passes and not text[ends[last] : ends[last] + 1].isdecimal():
+            return ends[last]
     return None
-
-
-class _LuhnSums:
-    """The Luhn check (ISO/IEC 7812-1) of any part of a row of digits: every second digit from the right is doubled, and
-    the sum ends with 0. The sums up to each place, with the even or the odd places doubled, answer it in one step."""
-
-    def __init__(self, digits: str) -> None:
-        plain = [int(digit) for digit in digits]
-        double = [sum(divmod(2 * digit, 10)) for digit in plain]
-        self._sums = [
-            [0, *accumulate((double if place % 2 == doubled else plain)[place] for place in range(len(plain)))]
-            for doubled in (0, 1)
-        ]
-
-    def passes(self, start: int, end: int) -> bool:
-        sums = self._sums[end % 2]  # the last digit, at place end - 1, is not doubled
-        return (sums[end] - sums[start]) % 10 == 0
 
 
 def names_secret(text: str) -> bool:

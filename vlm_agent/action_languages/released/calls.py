@@ -86,15 +86,15 @@ _TARS15_WRITES = _TARS_WRITES | {
 
 
 def _tars(writes: dict[str, str], start_and_word: bool) -> Form:
-    templates = {name: f"Action: {one}" for name, one in writes.items()}
     return Form(
         _tars_call,
         _TARS_READS,
-        templates,
+        writes,
         escaped,
         words=OPPOSITE,
         start_and_word=start_and_word,
         scale=Scale(counts=(2, 4), quoted=quoted_point),
+        around="Action: %s",
     )
 
 
@@ -143,25 +143,23 @@ class ScaleCuaSettings(PixelSettings):
             "terminate": choice("status", {"success": "complete", "failure": "impossible"}),
         },
         {
-            name: f"<action>\n{one}\n</action>"
-            for name, one in {
-                "tap": "click(x=%(x)s, y=%(y)s)",
-                "long_press": "long_press(x=%(x)s, y=%(y)s)",
-                "swipe": "swipe(from_coord=[%(x)s, %(y)s], to_coord=[%(x2)s, %(y2)s])",
-                "type": "write(message=%(text)s)",
-                "open_app": "open_app(app_name=%(text)s)",
-                "answer": "response(answer=%(text)s)",
-                "wait": "wait()",
-                "back": "navigate_back()",
-                "home": "navigate_home()",
-                "recents": "navigate_recents()",
-                "enter": "keyboard_enter()",
-                "complete": "terminate(status='success')",
-                "impossible": "terminate(status='failure')",
-            }.items()
+            "tap": "click(x=%(x)s, y=%(y)s)",
+            "long_press": "long_press(x=%(x)s, y=%(y)s)",
+            "swipe": "swipe(from_coord=[%(x)s, %(y)s], to_coord=[%(x2)s, %(y2)s])",
+            "type": "write(message=%(text)s)",
+            "open_app": "open_app(app_name=%(text)s)",
+            "answer": "response(answer=%(text)s)",
+            "wait": "wait()",
+            "back": "navigate_back()",
+            "home": "navigate_home()",
+            "recents": "navigate_recents()",
+            "enter": "keyboard_enter()",
+            "complete": "terminate(status='success')",
+            "impossible": "terminate(status='failure')",
         },
         escaped,
         scale=Scale(fractions=True),
+        around="<action>\n%s\n</action>",
     )
 
 
@@ -299,23 +297,21 @@ class UiVenusSettings(PixelSettings):
             **{f"press{name}": plain(name) for name in ("back", "home", "enter")},
         },
         {
-            name: f"<action>{one}</action>"
-            for name, one in {
-                "tap": "Click(box=(%(x)s,%(y)s))",
-                "long_press": "LongPress(box=(%(x)s,%(y)s))",
-                "swipe": "Scroll(start=(%(x)s,%(y)s), end=(%(x2)s,%(y2)s))",
-                "type": "Type(content=%(text)s)",
-                "open_app": "Launch(app=%(text)s)",
-                "answer": "CallUser(content=%(text)s)",
-                "wait": "Wait()",
-                "complete": "Finished(content='')",
-                "impossible": "Impossible()",
-                "recents": "PressRecent()",
-                **{name: f"Press{name.title()}()" for name in ("back", "home", "enter")},
-            }.items()
+            "tap": "Click(box=(%(x)s,%(y)s))",
+            "long_press": "LongPress(box=(%(x)s,%(y)s))",
+            "swipe": "Scroll(start=(%(x)s,%(y)s), end=(%(x2)s,%(y2)s))",
+            "type": "Type(content=%(text)s)",
+            "open_app": "Launch(app=%(text)s)",
+            "answer": "CallUser(content=%(text)s)",
+            "wait": "Wait()",
+            "complete": "Finished(content='')",
+            "impossible": "Impossible()",
+            "recents": "PressRecent()",
+            **{name: f"Press{name.title()}()" for name in ("back", "home", "enter")},
         },
         lambda typed: f"'{typed}'",
         scale=Scale(quoted=quoted_point),
+        around="<action>%s</action>",
     )
     min_pixels: int = 650_720
     max_pixels: int = 10_035_200
@@ -359,24 +355,22 @@ class CogAgentSettings(ReleasedSettings):
             "FAIL": plain("impossible"),
         },
         {
-            name: f"{_COG_START} {one}"
-            for name, one in {
-                "tap": "CLICK(box=%(box)s, element_type='clickable', element_info='item')",
-                "long_press": "HOLD(box=%(box)s, element_type='clickable', element_info='item')",
-                "swipe": "%(word)s(box=%(box)s, element_type='list', element_info='page', step_count=5)",
-                "type": "TYPE(box=[[100,100,200,120]], text=%(text)s, element_type='field', element_info='')",
-                "open_app": "LAUNCH(app=%(text)s, url='None')",
-                "answer": "ANSWER(text=%(text)s)",
-                "wait": "PAUSE()",
-                "enter": "KEY_PRESS(key='Return')",
-                **{name: f"KEY_PRESS(key='{name.title()}')" for name in ("back", "home", "recents")},
-                "complete": "END()",
-                "impossible": "FAIL()",
-            }.items()
+            "tap": "CLICK(box=%(box)s, element_type='clickable', element_info='item')",
+            "long_press": "HOLD(box=%(box)s, element_type='clickable', element_info='item')",
+            "swipe": "%(word)s(box=%(box)s, element_type='list', element_info='page', step_count=5)",
+            "type": "TYPE(box=[[100,100,200,120]], text=%(text)s, element_type='field', element_info='')",
+            "open_app": "LAUNCH(app=%(text)s, url='None')",
+            "answer": "ANSWER(text=%(text)s)",
+            "wait": "PAUSE()",
+            "enter": "KEY_PRESS(key='Return')",
+            **{name: f"KEY_PRESS(key='{name.title()}')" for name in ("back", "home", "recents")},
+            "complete": "END()",
+            "impossible": "FAIL()",
         },
         lambda typed: "'" + typed.replace("\n", " ") + "'",
         words={name: f"SCROLL_{OPPOSITE[name].upper()}" for name in SWIPES},
         point=_cog_box,
         start_and_word=True,
         scale=Scale(counts=(4,)),
+        around=f"{_COG_START} %s",
     )

@@ -129,9 +129,10 @@ class Form:
     """One language.
 
     `call`: finds the call in a text. `reads`: name → meaning. `writes`: name of an action → its text, a template of %
-    with the names x, y, x2, y2 (both ends), text and word. `quote`: a text as the language writes it; `quotes`: that of
-    an action by its name, where it differs. `words`: direction of the finger → swipe word. `point`: (x, y) → names of a
-    template → numbers as the language writes them. `start_and_word`: whether a swipe is its start and a word.
+    with the names x, y, x2, y2 (both ends), text and word. `around`: what is written around each text, which is its %s.
+    `quote`: a text as the language writes it; `quotes`: that of an action by its name, where it differs. `words`:
+    direction of the finger → swipe word. `point`: (x, y) → names of a template → numbers as the language writes them.
+    `start_and_word`: whether a swipe is its start and a word.
     """
 
     call: Callable[[str], Call | None]
@@ -143,6 +144,7 @@ class Form:
     point: Callable[[float, float], dict[str, str]] = lambda x, y: {"x": str(round(x)), "y": str(round(y))}
     start_and_word: bool = False
     scale: Scale = Scale()
+    around: str = "%s"
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ class ReleasedLanguage(ActionLanguage):
                 values |= self._numbers(start, scale) | self._numbers(end, scale, "2")
         elif action.kind.facts.points:
             values |= self._numbers(scale.steps(action.touch_yx), scale)
-        return form.writes[action.name] % values
+        return form.around % form.writes[action.name] % values
 
     def decode(self, text: str, screen: Screen | None = None) -> Action | None:
         """Raises ScreenSizeError in a language of pixels, if the screen has no size."""
@@ -206,7 +208,8 @@ class ReleasedLanguage(ActionLanguage):
 
     def vocabulary(self) -> LanguageVocabulary:
         """The text of each kind of action up to its first value."""
-        starts = dict.fromkeys(template.partition("%(")[0] for template in self.form.writes.values())
+        templates = (self.form.around % template for template in self.form.writes.values())
+        starts = dict.fromkeys(template.partition("%(")[0] for template in templates)
         return LanguageVocabulary(tuple(start for start in starts if start))
 
     def _numbers(self, steps: list[int], scale: Scale, suffix: str = "") -> dict[str, str]:

@@ -11,7 +11,7 @@ import re
 from typing import ClassVar, Literal
 
 from vlm_agent.action_languages.language import SWIPES
-from vlm_agent.action_languages.released.language import Call, DisputedSettings, Form, ReleasedSettings, Scale
+from vlm_agent.action_languages.released.language import Call, DisputedSettings, Form, ReleasedSettings
 from vlm_agent.action_languages.released.reads import plain, text, touch, worded
 
 _NAMES = {
@@ -96,15 +96,11 @@ class OsAtlasSettings(DisputedSettings):
     """OS-Atlas, 0 to 1000."""
 
     name: Literal["os_atlas"] = "os_atlas"
-    FORM: ClassVar[Form] = Form(
-        _atlas_call, _READS, {name: f"actions:\n{one}" for name, one in _ATLAS_WRITES.items()}, str, words=_WORDS
-    )
+    FORM: ClassVar[Form] = Form(_atlas_call, _READS, _ATLAS_WRITES, str, words=_WORDS, around="actions:\n%s")
 
 
 class OdysseyAgentSettings(ReleasedSettings):
     """OdysseyAgent, 0 to 1000."""
 
     name: Literal["odyssey_agent"] = "odyssey_agent"
-    FORM: ClassVar[Form] = Form(
-        _odyssey_call, _READS | {"PAUSE": plain("wait")}, _ODYSSEY_WRITES, str, words=_WORDS, scale=Scale()
-    )
+    FORM: ClassVar[Form] = Form(_odyssey_call, _READS | {"PAUSE": plain("wait")}, _ODYSSEY_WRITES, str, words=_WORDS)

@@ -122,19 +122,17 @@ class OsGenesisSettings(ReleasedSettings):
             **{written: plain(name) for written, name in _GENESIS_NAMES.items()},
         },
         {
-            name: f'action: {{"action_type": {one}}}'
-            for name, one in {
-                "tap": '"click", "x": %(x)s, "y": %(y)s',
-                "long_press": '"long_press", "x": %(x)s, "y": %(y)s',
-                "swipe": '"scroll", "direction": "%(word)s"',
-                "type": '"type", "text": %(text)s',
-                "open_app": '"open_app", "app_name": %(text)s',
-                "answer": '"reply", "text": %(text)s',
-                **{name: f'"{written}"' for written, name in _GENESIS_NAMES.items()},
-            }.items()
+            "tap": '"click", "x": %(x)s, "y": %(y)s',
+            "long_press": '"long_press", "x": %(x)s, "y": %(y)s',
+            "swipe": '"scroll", "direction": "%(word)s"',
+            "type": '"type", "text": %(text)s',
+            "open_app": '"open_app", "app_name": %(text)s',
+            "answer": '"reply", "text": %(text)s',
+            **{name: f'"{written}"' for written, name in _GENESIS_NAMES.items()},
         },
         json_text,
         words=OPPOSITE,
+        around='action: {"action_type": %s}',
     )
 
 
@@ -192,21 +190,19 @@ class ShowUiSettings(ReleasedSettings):
             **{written: plain(name) for written, name in _SHOW_NAMES.items()},
         },
         {
-            name: f"{{'action': {one}}}"
-            for name, one in {
-                "tap": "'CLICK', 'value': None, 'position': [%(x)s, %(y)s]",
-                "long_press": "'LONG PRESS', 'value': None, 'position': [%(x)s, %(y)s]",
-                "swipe": "'%(word)s', 'value': None, 'position': None",
-                "type": "'TYPE', 'value': %(text)s, 'position': None",
-                "open_app": "'OPEN', 'value': %(text)s, 'position': None",
-                "answer": "'ANSWER', 'value': %(text)s, 'position': None",
-                **{name: f"'{written}', 'value': None, 'position': None" for written, name in _SHOW_NAMES.items()},
-            }.items()
+            "tap": "'CLICK', 'value': None, 'position': [%(x)s, %(y)s]",
+            "long_press": "'LONG PRESS', 'value': None, 'position': [%(x)s, %(y)s]",
+            "swipe": "'%(word)s', 'value': None, 'position': None",
+            "type": "'TYPE', 'value': %(text)s, 'position': None",
+            "open_app": "'OPEN', 'value': %(text)s, 'position': None",
+            "answer": "'ANSWER', 'value': %(text)s, 'position': None",
+            **{name: f"'{written}', 'value': None, 'position': None" for written, name in _SHOW_NAMES.items()},
         },
         _show_text,
         words={name: f"SCROLL {OPPOSITE[name].upper()}" for name in SWIPES},
         point=lambda x, y: {"x": str(round(x, 2)), "y": str(round(y, 2))},
         scale=Scale(1, 1, slack=0.01, digits=2),
+        around="{'action': %s}",
     )
 
 
@@ -238,17 +234,15 @@ class SeeClickSettings(ReleasedSettings):
             **{str(int(kind)): plain(name) for kind, name in _SEE_NAMES.items()},
         },
         {
-            name: f'{{"action_type": {one}}}'
-            for name, one in {
-                "tap": f'{_SEE_TAP}, "click_point": (%(x)s,%(y)s)',
-                "long_press": f'{_SEE_LONG}, "click_point": (%(x)s,%(y)s)',
-                "swipe": "%(word)s",
-                **{name: f'{int(kind)}, "typed_text": %(text)s' for kind, name in _SEE_TEXTS.items()},
-                **{name: str(int(kind)) for kind, name in _SEE_NAMES.items()},
-            }.items()
+            "tap": f'{_SEE_TAP}, "click_point": (%(x)s,%(y)s)',
+            "long_press": f'{_SEE_LONG}, "click_point": (%(x)s,%(y)s)',
+            "swipe": "%(word)s",
+            **{name: f'{int(kind)}, "typed_text": %(text)s' for kind, name in _SEE_TEXTS.items()},
+            **{name: str(int(kind)) for kind, name in _SEE_NAMES.items()},
         },
         lambda typed: f'"{typed}"',
         words={name: str(number) for name, number in _SEE_WORDS.items()},
         point=lambda x, y: {"x": f"{x:.2f}", "y": f"{y:.2f}"},
         scale=Scale(1, 1, slack=0.01, digits=2),
+        around='{"action_type": %s}',
     )

@@ -41,10 +41,7 @@ def _call(answer: str) -> Call | None:
     return Call(name, arguments) if isinstance(name, str) else None
 
 
-def _written(arguments: str) -> str:
-    return f'<tool_call>\n{{"name": "mobile_use", "arguments": {{"action": {arguments}}}}}\n</tool_call>'
-
-
+_AROUND = '<tool_call>\n{"name": "mobile_use", "arguments": {"action": %s}}\n</tool_call>'
 _BUTTONS = {"Back": "back", "Home": "home", "Enter": "enter", "Recents": "recents"}
 _READS = {
     **dict.fromkeys(("click", "left_click", "tap"), touch("tap", "coordinate")),
@@ -79,7 +76,7 @@ _MAI_WRITES = _WRITES | {
 
 
 def _form(scale: Scale) -> Form:
-    return Form(_call, _READS, {name: _written(one) for name, one in _WRITES.items()}, json_text, scale=scale)
+    return Form(_call, _READS, _WRITES, json_text, scale=scale, around=_AROUND)
 
 
 _AS_WRITTEN, _TO_999 = _form(Scale()), _form(Scale(999, 999, counts=(2, 4)))
@@ -122,8 +119,9 @@ class MaiUiSettings(DisputedSettings):
         _call,
         _READS
         | {"swipe": worded("direction", "coordinate"), "drag": stroke(("start_coordinate",), ("end_coordinate",))},
-        {name: _written(one) for name, one in _MAI_WRITES.items()},
+        _MAI_WRITES,
         json_text,
         start_and_word=True,
         scale=Scale(999, 999, counts=(2, 4)),
+        around=_AROUND,
     )
