@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from statistics import mean
 
 from vlm_agent.devices.acting.episode import allowed_steps
-from vlm_agent.episodes import Action, Episode, Step
+from vlm_agent.episodes import Action, Episode, without_pixels
 from vlm_agent.evaluation.offline.baselines import blind_ceiling, constant_predictions
 from vlm_agent.evaluation.predictions import Prediction, predictions_for
 from vlm_agent.evaluation.scoring.dialects import SCORERS, verdicts
@@ -36,11 +36,6 @@ from vlm_agent.simulator.opening import SimulatedTask
 
 def percent(counts: Counter) -> dict[str, float]:
     return {name: round(100 * count / counts.total(), 1) for name, count in counts.most_common()}
-
-
-def without_pixels(episode: Episode) -> Episode:
-    steps = tuple(Step(None, step.action, step.elements, step.activity) for step in episode.steps)
-    return Episode(episode.id, episode.subset, episode.goal, steps)
 
 
 def unanswered(episode: Episode) -> list[Prediction]:
@@ -55,7 +50,7 @@ def memoryless_ceiling(episodes: Iterable[Episode]) -> dict[str, float]:
     shares_by_scorer = {scorer: [] for scorer in SCORERS}
     for episode in episodes:
         by_pixels = defaultdict(list)
-        for step, row in zip(episode.steps, unanswered(without_pixels(episode)), strict=True):
+        for step, row in zip(episode.steps, unanswered(episode), strict=True):
             by_pixels[step.screenshot.tobytes()].append(row)
         verdicts_by_answer = [
             [verdicts(constant_predictions(rows, row.gold)) for row in rows] for rows in by_pixels.values()
@@ -149,24 +144,19 @@ def main() -> None:
     seconds = time.process_time() - start
     steps = [step for episode in episodes for step in episode.steps]
     gold = [row for episode in episodes for row in unanswered(episode)]
-    scores = headline(blind_ceiling(gold))
-    again = (
-        simulate_episode(seed, "test")[0] for seed in memory
-    )  # simulated again, because keeping all pixels takes half a gigabyte
-    print(
-        json.dumps(
-            {
-                "episodes": count,
-                "screens_per_second": round(len(steps) / seconds),
-                "action_mix": percent(Counter(step.action.name for step in steps)),
-                "swipe_mix": percent(Counter(step.action.direction for step in steps if step.action.is_swipe)),
-                "mean_length": round(len(steps) / count, 2),
-                "memory_share": round(100 * len(memory) / count, 1),
-                "blind_ceiling": scores,
-                "memoryless_ceiling": memoryless_ceiling(again),
-            }
-        )
-    )
+    # Simulated again, because keeping all pixels takes half a gigabyte.
+    again = (simulate_episode(seed, "test")[0] for seed in memory)
+    figures = {
+        "episodes": count,
+        "screens_per_second": round(len(steps) / seconds),
+        "action_mix": percent(Counter(step.action.name for step in steps)),
+        "swipe_mix": percent(Counter(step.action.direction for step in steps if step.action.is_swipe)),
+        "mean_length": round(len(steps) / count, 2),
+        "memory_share": round(100 * len(memory) / count, 1),
+        "blind_ceiling": headline(blind_ceiling(gold)),
+        "memoryless_ceiling": memoryless_ceiling(again),
+    }
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

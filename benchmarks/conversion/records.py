@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -51,7 +51,7 @@ class RecordSet:
 def write_sets(sets: Sequence[RecordSet], shared: Path, folder: Path) -> dict[str, float]:
     """Writes the files of all sets below `folder` and returns each set's inflated bytes a screen."""
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        sizes = {each.name: pool.map(_Writer(each, shared, folder), range(each.files)) for each in sets}
+        sizes = {each.name: pool.map(partial(_write, each, shared, folder), range(each.files)) for each in sets}
         return {each.name: sum(sizes[each.name]) / (each.files * each.screens) for each in sets}
 
 
@@ -63,21 +63,15 @@ def write_large_file(path: Path, shared: Path, inflated_bytes: int) -> int:
     return episodes * STEPS
 
 
-@dataclass(frozen=True)
-class _Writer:
-    records: RecordSet
-    shared: Path
-    folder: Path
-
-    def __call__(self, number: int) -> int:
-        path = self.records.paths(self.folder)[number]
-        path.parent.mkdir(exist_ok=True)
-        packed_fast = path.with_name(f"{path.name}.fast")
-        episodes = _episodes(self.shared, self.records.size, f"{number}", self.records.screens // STEPS)
-        write_episodes(packed_fast, episodes)
-        inflated = _pack_again(packed_fast, path)
-        packed_fast.unlink()
-        return inflated
+def _write(records: RecordSet, shared: Path, folder: Path, number: int) -> int:
+    """Writes one file of a set and returns its inflated bytes."""
+    path = records.paths(folder)[number]
+    path.parent.mkdir(exist_ok=True)
+    packed_fast = path.with_name(f"{path.name}.fast")
+    write_episodes(packed_fast, _episodes(shared, records.size, f"{number}", records.screens // STEPS))
+    inflated = _pack_again(packed_fast, path)
+    packed_fast.unlink()
+    return inflated
 
 
 def _pack_again(source: Path, target: Path) -> int:

@@ -24,7 +24,6 @@ from peft.tuners.lora import Linear as LoraLinear
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._pytree import tree_map_only
-from transformers import AttentionInterface
 
 from benchmarks.gpu.timing import wait_for
 from benchmarks.gpu.without_values import replaced
@@ -36,7 +35,6 @@ from benchmarks.training.road import Run
 from benchmarks.training.shapes import Shape, shape_named
 from benchmarks.training.words import read_tokenizer, write_tokenizer
 from vlm_agent.models import attention
-from vlm_agent.models.attention import WITHIN_SEGMENTS, within_segments
 from vlm_agent.models.cost import NO_WORK, Precision, TrainingFlops, Workload, causal_pairs
 from vlm_agent.models.family import family_of
 from vlm_agent.models.fused import ROTARY, OnGpu, gated_mlp, normalise
@@ -58,7 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quantisation", choices=["nf4", "int8"], help="of the frozen language model")
     parser.add_argument("--memory", type=float, metavar="GB", help="of a smaller GPU: what this process may allocate")
     parser.add_argument("--undo", nargs="+", choices=UNDO, default=[], help="faster operations to leave out")
-    parser.add_argument("--compile", action="store_true", help="decoder layers by torch.compile; the package does not")
     parser.add_argument("--warm-up", type=int, default=2, metavar="N", help="steps before the clock starts")
     parser.add_argument("--steps", type=int, default=6, metavar="N", help="steps to be timed")
     parser.add_argument("--profile", type=int, default=0, metavar="N", help="list the N slowest kernels of a step")
@@ -87,8 +84,6 @@ def make_rows(run: Run, episodes: list, options: argparse.Namespace) -> list[tup
 def measure_rows(run: Run, rows: list, options: argparse.Namespace) -> dict:
     """The figures of `options`. Afterwards the model runs as before, with the weights that the steps left."""
     set_dropout(run.model, options.dropout)
-    if options.compile:
-        compile_layers(run.model)
     with without(run.model, options.undo), checkpointed(run.model, options.checkpointing):
         return _measure(run, rows, options)
 
@@ -237,15 +232,6 @@ UNDO: dict[str, Callable[[nn.Module], AbstractContextManager]] = {
     "rotary": original_rotary,
 }
 """Name of a faster operation → what a model runs without it."""
-
-
-def compile_layers(model: nn.Module) -> None:
-    """All but attention, which would be compiled anew for every row's sentences. Under gradient checkpointing
-    transformers' layers run as they are."""
-    AttentionInterface.register(WITHIN_SEGMENTS, torch.compiler.disable(within_segments))
-    base = model.get_base_model()
-    for layer in base.get_submodule(base.parts["language_model"]):
-        layer.compile(dynamic=True)
 
 
 def make_row(run: Run, episodes: list, number: int) -> tuple[dict[str, torch.Tensor], int]:

@@ -87,7 +87,8 @@ def measure(bench: Bench, options: argparse.Namespace) -> dict:
     left_out = {road.name: why for road in ROADS if (why := bench.left_out(road)) is not None}
     figures = {"quick": options.quick, "threads": options.threads, "left_out": left_out, "shapes": {}}
     for shape in chosen_shapes(options):
-        prepare(bench.folder, shape, EPISODES, QUICK_STEPS if options.quick else STEPS)
+        steps = QUICK_STEPS if options.quick else STEPS
+        write_tokenizer(bench.folder / "tokenizer", write_episodes(bench.folder, EPISODES, shape.screen, steps))
         with console.status(shape.about):
             runs, apart = bench.run_rounds(shape, 1 if options.quick else options.rounds)
         found = figures_of(runs, apart)
@@ -107,11 +108,6 @@ def chosen_shapes(options: argparse.Namespace) -> list[Shape]:
     if not options.quick:
         return chosen
     return [replace(shape, vocabulary=min(shape.vocabulary, QUICK_VOCABULARY)) for shape in chosen]
-
-
-def prepare(folder: Path, shape: Shape, episodes: int, steps: int) -> None:
-    """Writes episodes with screens of the shape's size, and a tokenizer of their words."""
-    write_tokenizer(folder / "tokenizer", write_episodes(folder, episodes, shape.screen, steps))
 
 
 def peer_python(options: argparse.Namespace) -> Path | None:

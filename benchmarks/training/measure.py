@@ -1,10 +1,9 @@
-"""Common parts of the process of each method: arguments, memory, gradients for the comparison, one line of JSON.
+"""Common parts of the process of each method: arguments, clock, memory, and gradients for the comparison.
 
 Imports nothing of vlm_agent: the peer's environment runs it too.
 """
 
 import argparse
-import json
 import re
 import time
 from pathlib import Path
@@ -53,7 +52,3 @@ def save_gradients(model: torch.nn.Module, path: Path) -> None:
     """float32, by the names that peft gives the adapter's weights."""
     trained = ((name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad)
     save_file({name: parameter.grad.float().cpu().clone() for name, parameter in trained}, path)
-
-
-def report(figures: dict) -> None:
-    print(json.dumps(figures))

@@ -4,6 +4,7 @@ The time runs from an episode in memory to the updated weights: building the sen
 forward, backward, update. It excludes imports, building the model, and a warm-up step on one-step episodes.
 """
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
@@ -22,7 +23,6 @@ from benchmarks.training.measure import (
     Clock,
     make_parser,
     peak_resident,
-    report,
     save_gradients,
 )
 from benchmarks.training.models import build, timed_modules
@@ -63,7 +63,7 @@ def main() -> None:
             save_gradients(run.model, options.gradients)
         run.optimizer.zero_grad()
     done = {"losses": losses, "parts": dict(run.stopwatch.seconds), "peak_bytes": peak_resident(), "model_bytes": held}
-    report(vars(run.counts) | vars(clock) | done)
+    print(json.dumps(vars(run.counts) | vars(clock) | done))
 
 
 class Run:

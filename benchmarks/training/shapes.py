@@ -29,111 +29,50 @@ def shape_named(name: str, vocabulary: int | None = None) -> Shape:
     return shape if vocabulary is None else replace(shape, vocabulary=vocabulary)
 
 
-_SMALL_LLAMA = {
-    "hidden_size": 256,
-    "intermediate_size": 688,
-    "num_hidden_layers": 8,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-}
-_SMALL_VIT = {
-    "hidden_size": 128,
-    "intermediate_size": 512,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "patch_size": 14,
-}
-_SMALL_QWEN = {
-    "hidden_size": 256,
-    "intermediate_size": 1344,
-    "num_hidden_layers": 8,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [8, 12, 12]},
-}
-_SMALL_QWEN_VISION = {
-    "hidden_size": 128,
-    "intermediate_size": 344,
-    "depth": 4,
-    "num_heads": 4,
-    "out_hidden_size": 256,
-    "fullatt_block_indexes": [3],
-}
-_TINY_LAYERS = {
-    "hidden_size": 128,
-    "intermediate_size": 256,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-}
-_TINY_VIT = {
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "patch_size": 14,
-}
-_TINY_QWEN_VISION = {
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "depth": 2,
-    "num_heads": 2,
-    "out_hidden_size": 128,
-    "fullatt_block_indexes": [1],
-}
-_LLAMA_7B = {
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 32,
-    "max_position_embeddings": 4096,
-}
-_VIT_L = {
-    "hidden_size": 1024,
-    "intermediate_size": 4096,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 16,
-    "patch_size": 14,
-}
-_QWEN_7B = {
-    "hidden_size": 3584,
-    "intermediate_size": 18944,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 28,
-    "num_key_value_heads": 4,
-    "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
-}
-_QWEN_7B_VISION = {
-    "hidden_size": 1280,
-    "intermediate_size": 3420,
-    "depth": 32,
-    "num_heads": 16,
-    "out_hidden_size": 3584,
-    "fullatt_block_indexes": [7, 15, 23, 31],
-}
+def _decoder(width: int, mlp_width: int, layers: int, heads: int, key_value_heads: int, **others) -> dict:
+    return {
+        "hidden_size": width,
+        "intermediate_size": mlp_width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": key_value_heads,
+    } | others
 
-_QWEN_3_8B = {
-    "hidden_size": 4096,
-    "intermediate_size": 12288,
-    "num_hidden_layers": 36,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "rope_parameters": {
-        "rope_type": "default",
-        "rope_theta": 5e6,
-        "mrope_section": [24, 20, 20],
-        "mrope_interleaved": True,
-    },
-}
-_QWEN_3_8B_VISION = {
-    "hidden_size": 1152,
-    "intermediate_size": 4304,
-    "depth": 27,
-    "num_heads": 16,
-    "out_hidden_size": 4096,
-    "patch_size": 16,
+
+def _vit(width: int, mlp_width: int, layers: int, heads: int) -> dict:
+    sizes = {"hidden_size": width, "intermediate_size": mlp_width, "num_hidden_layers": layers}
+    return sizes | {"num_attention_heads": heads, "patch_size": 14}
+
+
+def _qwen_vision(width: int, mlp_width: int, layers: int, heads: int, decoder_width: int, **others) -> dict:
+    sizes = {"hidden_size": width, "intermediate_size": mlp_width, "depth": layers, "num_heads": heads}
+    return sizes | {"out_hidden_size": decoder_width} | others
+
+
+def _rope(theta: float, sections: list[int], **others) -> dict:
+    return {"rope_type": "default", "rope_theta": theta, "mrope_section": sections} | others
+
+
+_SMALL_LLAMA = _decoder(256, 688, layers=8, heads=4, key_value_heads=4)
+_SMALL_VIT = _vit(128, 512, layers=4, heads=4)
+_SMALL_ROPE = _rope(1e6, [8, 12, 12])
+_SMALL_QWEN = _decoder(256, 1344, layers=8, heads=4, key_value_heads=2, rope_parameters=_SMALL_ROPE)
+_SMALL_QWEN_VISION = _qwen_vision(128, 344, layers=4, heads=4, decoder_width=256, fullatt_block_indexes=[3])
+
+_TINY_LAYERS = _decoder(128, 256, layers=4, heads=2, key_value_heads=1)
+_TINY_VIT = _vit(64, 128, layers=2, heads=2)
+_TINY_QWEN_VISION = _qwen_vision(64, 128, layers=2, heads=2, decoder_width=128, fullatt_block_indexes=[1])
+
+_LLAMA_7B = _decoder(4096, 11008, layers=32, heads=32, key_value_heads=32, max_position_embeddings=4096)
+_VIT_L = _vit(1024, 4096, layers=24, heads=16)
+_QWEN_7B_ROPE = _rope(1e6, [16, 24, 24])
+_QWEN_7B = _decoder(3584, 18944, layers=28, heads=28, key_value_heads=4, rope_parameters=_QWEN_7B_ROPE)
+_QWEN_7B_VISION = _qwen_vision(
+    1280, 3420, layers=32, heads=16, decoder_width=3584, fullatt_block_indexes=[7, 15, 23, 31]
+)
+_QWEN_3_ROPE = _rope(5e6, [24, 20, 20], mrope_interleaved=True)
+_QWEN_3_8B = _decoder(4096, 12288, layers=36, heads=32, key_value_heads=8, head_dim=128, rope_parameters=_QWEN_3_ROPE)
+_QWEN_3_8B_VISION = _qwen_vision(1152, 4304, layers=27, heads=16, decoder_width=4096, patch_size=16) | {
     "num_position_embeddings": 2304,
     "deepstack_visual_indexes": [8, 16, 24],
 }

@@ -5,6 +5,7 @@ tokens only, no gradient checkpointing, its own collator, images in memory. TRL 
 It computes logits only at labels on a GPU and at all positions on a CPU; `--labels-only` does the former on a CPU.
 """
 
+import json
 import sys
 from pathlib import Path
 
@@ -33,7 +34,6 @@ from benchmarks.training.measure import (
     Clock,
     make_parser,
     peak_resident,
-    report,
     save_gradients,
 )
 from benchmarks.training.models import build, timed_modules
@@ -66,7 +66,7 @@ def main() -> None:
     trainer.train()
     done = {"losses": [line["loss"] for line in trainer.state.log_history if "loss" in line][1:]}
     done |= {"actions": watching.actions, "parts": dict(watching.stopwatch.seconds), "peak_bytes": peak_resident()}
-    report(vars(watching.clock) | done | {"model_bytes": held})
+    print(json.dumps(vars(watching.clock) | done | {"model_bytes": held}))
 
 
 def settings(shape: Shape, steps: int, folder: Path) -> SFTConfig:

@@ -180,13 +180,17 @@ class Run:
         (self.folder / name).write_text(json.dumps(known), encoding="utf-8")
 
 
-def complete_all(runs: Sequence[Run], figures_of: Callable[[Run], dict]) -> None:
-    """Completes the runs in their order, and prints the time left before and the figures after each."""
+def complete_all(runs: Sequence[Run], figures_of: Callable[[Run], dict]) -> dict[str, dict[int, dict]]:
+    """Completes the runs in their order, and prints the time left before and the figures after each. Returns
+    {arm: {seed: figures}}."""
+    figures: dict[str, dict[int, dict]] = {}
     for number, run in enumerate(runs):
         if not run.is_done:
             print(f"{run.name}, seed {run.seed}: run {number + 1} of {len(runs)}{time_left(runs)}", flush=True)
         run.complete()
-        print(json.dumps({"arm": run.name, "seed": run.seed, **figures_of(run)}), flush=True)
+        found = figures.setdefault(run.name, {})[run.seed] = figures_of(run)
+        print(json.dumps({"arm": run.name, "seed": run.seed, **found}), flush=True)
+    return figures
 
 
 def time_left(runs: Iterable[Run]) -> str:

@@ -73,10 +73,8 @@ def parse() -> argparse.Namespace:
 
 def train_and_evaluate(options: argparse.Namespace) -> dict:
     """The first seed of every arm, then the second, so that an interrupted benchmark has all arms."""
-    of_run = partial(figures_of, paths=FIGURES)
     runs = [run_of(name, seed, options) for seed in options.seeds for name in options.arms]
-    complete_all(runs, of_run)
-    figures = {name: {run.seed: of_run(run) for run in runs if run.name == name} for name in options.arms}
+    figures = complete_all(runs, partial(figures_of, paths=FIGURES))
     with_controls = [run for run in runs if run.controls]
     result = {
         "seeds": options.seeds,

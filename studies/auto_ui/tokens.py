@@ -115,9 +115,7 @@ def main() -> None:
         episodes = list(made_episodes())
     else:
         dataset = ShardDataset(shards)
-        episodes = [
-            dataset.without_pixels(index) for index in range(min(len(dataset), options.episodes or len(dataset)))
-        ]
+        episodes = list(dataset.each_without_pixels(range(len(dataset))[: options.episodes or None]))
     episodes = episodes[:10] if options.quick else episodes
     tokenizer = AutoTokenizer.from_pretrained(options.tokenizer)
     results = {}

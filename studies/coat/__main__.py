@@ -99,9 +99,8 @@ def recorded_run(family: str, row: str, seed: int, options: argparse.Namespace) 
 
 def train_and_evaluate(options: argparse.Namespace) -> dict:
     runs = runs_of(options)
-    complete_all(runs, figures_of)
+    figures = complete_all(runs, figures_of)
     groups = by_arm(runs)
-    figures = {arm: {run.seed: figures_of(run) for run in group} for arm, group in groups.items()}
     with_controls = {arm: group for arm, group in groups.items() if group[0].controls}
     result = {
         "seeds": options.seeds,

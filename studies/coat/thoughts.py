@@ -121,10 +121,9 @@ def examples(run: Run, thoughts: list[Thought], count: int = 10) -> list[dict[st
 def _recorded(run: Run) -> dict[str, list[str]]:
     """The expert's thought and description of each step, by episode."""
     dataset = ShardDataset(run.data / "shards", split="test")
-    episodes = (dataset.without_pixels(index) for index in range(len(dataset)))
     return {
         episode.id: [f"{step.notes['think']} / {step.notes['action']}" if step.notes else "" for step in episode.steps]
-        for episode in episodes
+        for episode in dataset.each_without_pixels(range(len(dataset)))
     }
 
 

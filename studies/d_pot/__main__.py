@@ -124,9 +124,8 @@ def recorded_run(family: str, arm: str, seed: int, options: argparse.Namespace) 
 
 def train_and_evaluate(options: argparse.Namespace) -> dict:
     runs = runs_of(options)
-    complete_all(runs, figures_of)
+    figures = complete_all(runs, figures_of)
     groups = by_arm(runs)
-    figures = {arm: {run.seed: figures_of(run) for run in group} for arm, group in groups.items()}
     arms = {arm: summary(list(of_seeds.values())) for arm, of_seeds in figures.items()}
     with_controls = {arm: group for arm, group in groups.items() if group[0].controls}
     result = {

@@ -52,15 +52,8 @@ def memory_scores(run: Run, data: Path, benchmark: Path) -> dict[str, float | No
     folder = run.folder / MEMORY_SCORES
     if not (folder / METRICS).is_file():
         words = ("--checkpoint", run.trained, "--shards", data / "shards", "--benchmark", benchmark)
-        command(
-            "evaluate",
-            *words,
-            "--controls",
-            "none",
-            *(("--agent.bf16", "true") if has_bf16() else ()),
-            "--output",
-            folder,
-        )
+        words += ("--agent.bf16", "true") if has_bf16() else ()
+        command("evaluate", *words, "--controls", "none", "--output", folder)
     scores = read_metrics(folder)[AGENT]
     shares = {name: scores[scorer]["overall"]["partial_match"] for name, scorer in MEMORY.items()}
     return shares | {"memory episodes": scores["official"]["overall"]["episodes"]}

@@ -53,9 +53,9 @@ BUTTONS = {
 }
 
 
-def demonstrations(episodes: int, split: str = "train") -> Iterator[tuple[str, tuple[Step, ...]]]:
-    """(goal, steps with texts, without pixels) of the first simulated episodes."""
-    for simulated in simulated_tasks(episodes, 0, split):
+def demonstrations(episodes: int) -> Iterator[tuple[str, tuple[Step, ...]]]:
+    """(goal, steps with texts, without pixels) of the first simulated training episodes."""
+    for simulated in simulated_tasks(episodes, 0, "train"):
         phone, task = simulated.fresh_phone()
         yield task.goal, task.solve(phone, pixels=False, thoughts=True)
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from shipped_weights.phone_vlm_tiny.settings import read_pretraining
 from studies.ablation.figures import row_of, summary
 from studies.ablation.records import Records
-from studies.ablation.runs import ROOT, Run, by_arm, check_seeds, complete_all
+from studies.ablation.runs import ROOT, Run, check_seeds, complete_all
 from studies.ablation.tables import show
 from vlm_agent.evaluation.offline.run import AGENT
 from vlm_agent.models.run_layout import EMBEDDED
@@ -73,8 +73,7 @@ ARMS = {
 def main() -> None:
     options = parse()
     runs = [run_of(name, seed, options) for seed in options.seeds for name in options.arms]
-    complete_all(runs, figures_of)
-    rows = {name: [figures_of(run) for run in of_arm] for name, of_arm in by_arm(runs).items()}
+    rows = {name: list(of_seeds.values()) for name, of_seeds in complete_all(runs, figures_of).items()}
     table = {name: summary(of_arm) for name, of_arm in rows.items()}
     show(table, "Partial match, %: mean over seeds and 95 % interval")
     print(json.dumps({"seeds": options.seeds, "arms": table, "runs": rows}))

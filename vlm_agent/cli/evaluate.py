@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli import agent_options
-from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, given, refuse, shipped_file
+from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, filled, refuse, shipped_file
 from vlm_agent.files.console import make_console, quiet_libraries
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
 def _run_online(options: argparse.Namespace) -> int:
     from vlm_agent.evaluation.online import evaluate_online
 
-    values = given(options, ("tasks", "seed", "split", "workers"))
+    values = filled(options, ("tasks", "seed", "split", "workers"))
     values["task_set"] = _task_set(options)
     values["long_screens"] = options.long_screens
     settings = agent_options.chosen_agent(options)
@@ -194,7 +194,7 @@ def _controls(options: argparse.Namespace) -> bool | list[str]:
 def _benchmark(options: argparse.Namespace) -> "Benchmark":
     from vlm_agent.evaluation.benchmark import read_benchmark
 
-    return read_benchmark(options.benchmark, given(options, ("shards", "split", "groups", "limit")))
+    return read_benchmark(options.benchmark, filled(options, ("shards", "split", "groups", "limit")))
 
 
 def _count_or_0(text: str) -> int:

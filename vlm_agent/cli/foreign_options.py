@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vlm_agent.cli.parser import count, given, refuse, shipped_file
+from vlm_agent.cli.parser import count, filled, refuse, shipped_file
 from vlm_agent.errors import DatasetError, UserError
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def foreign_options(options: argparse.Namespace) -> ForeignOptions | None:
         )
     from vlm_agent.evaluation.benchmark import read_benchmark
 
-    benchmark = read_benchmark(options.benchmark, given(options, ("shards", "split", "groups", "limit")))
+    benchmark = read_benchmark(options.benchmark, filled(options, ("shards", "split", "groups", "limit")))
     return ForeignOptions(benchmark, _language(options.action_language), options)
 
 

@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, count, file_name, given, refuse, shipped_file
+from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, count, file_name, filled, refuse, shipped_file
 from vlm_agent.errors import UserError
 from vlm_agent.files.console import make_console, new_table, print_plain, quiet_libraries
 
@@ -152,7 +152,7 @@ def _write_page(
 ) -> None:
     from vlm_agent.datasets.statistics.page import write_page
 
-    facts = {"shards": str(options.shards), **given(options, ("split", "subset"))}
+    facts = {"shards": str(options.shards), **filled(options, ("split", "subset"))}
     write_page(options.html, statistics, dataset.manifest, tokens, facts)
 
 
@@ -218,7 +218,7 @@ def _inspect_screen(options: argparse.Namespace) -> int:
     from vlm_agent.screens.stages import draw_stages
     from vlm_agent.screens.understand import Readers, Seconds, understand
 
-    readers = Readers(**given(options, ("widgets", "icons"))).load()
+    readers = Readers(**filled(options, ("widgets", "icons"))).load()
     pixels, seconds, console = read_picture(options.screen, str(options.screen)), Seconds(), make_console()
     understood = understand(pixels, readers, seconds)
     words = describe(understood, options.words or "en")

@@ -218,7 +218,7 @@ def keys_in(options: argparse.Namespace) -> dict[str, str]:
     return found
 
 
-def given(options: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
+def filled(options: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
     """The values of those of the options `names` that are not None."""
     return {name: value for name in names if (value := getattr(options, name)) is not None}
 

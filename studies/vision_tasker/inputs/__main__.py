@@ -108,9 +108,8 @@ def recorded_run(name: str, seed: int, options: argparse.Namespace) -> InputRun:
 
 def train_and_evaluate(options: argparse.Namespace) -> dict:
     runs = runs_of(options)
-    complete_all(runs, figures_of)
+    figures = complete_all(runs, figures_of)
     groups = by_arm(runs)
-    figures = {name: {run.seed: figures_of(run) for run in group} for name, group in groups.items()}
     result = {
         "seeds": options.seeds,
         "inputs": {name: summary(list(of_seeds.values())) for name, of_seeds in figures.items()},

@@ -1,7 +1,7 @@
 """The data: simulated demonstrations with texts that can be read, as shards, and the chats of an input."""
 
 import os
-from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from studies.ablation.data import make_shards
@@ -36,14 +36,8 @@ def read_texts(data: Path, readers: Readers) -> None:
     """Fills the cache with the texts of all screens, an episode after the other; those in it are not read again."""
     datasets = [ShardDataset(data / "shards", split=split) for split in ("test", "train")]
     text = readers.text.load()
-
-    def episodes() -> Iterator:
-        for dataset in datasets:
-            for index in range(len(dataset)):
-                yield dataset[index]
-
     with Progress(make_console(stderr=True), sum(map(len, datasets)), "episodes").shown() as progress:
-        for episode in episodes():
+        for episode in chain(*datasets):
             for step in episode.steps:
                 text.read(step.screenshot)
             progress.advance(1, "reading texts")

@@ -43,12 +43,13 @@ class Truth:
         return None
 
 
-def expert_taps(size: tuple[int, int], split: str = "test") -> Iterator[Truth]:
-    """The screens of all taps of the expert, episode by episode, without end. `size`: (height, width) in pixels."""
+def expert_taps(size: tuple[int, int]) -> Iterator[Truth]:
+    """The screens of all taps of the expert in test episodes, episode by episode, without end. `size`: (height, width)
+    in pixels."""
     seed = 0
     while True:
-        number = phone_seed(seed, split)
-        simulated = SimulatedTask(subset_of(number), split, number, size)
+        number = phone_seed(seed, "test")
+        simulated = SimulatedTask(subset_of(number), "test", number, size)
         phone, task = simulated.fresh_phone()
         steps = task.solve(phone, pixels=False)
         phone, task = simulated.fresh_phone()
