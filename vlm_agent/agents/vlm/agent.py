@@ -23,10 +23,9 @@ from vlm_agent.agents.decoding.greedy import (
     most_likely,
 )
 from vlm_agent.agents.decoding.sampling import Sampling
-from vlm_agent.agents.decoding.threshold import CompleteThreshold
 from vlm_agent.agents.examples.of_run import references_of_run
 from vlm_agent.agents.vlm import BATCH_TOKENS
-from vlm_agent.episodes import Action, Episode, Screen, without_pixels
+from vlm_agent.episodes import Episode, Screen, without_pixels
 from vlm_agent.errors import UserError
 from vlm_agent.models.build import load
 from vlm_agent.models.cost import DecoderShape, UnknownCostError, decoder_shape
@@ -54,7 +53,7 @@ class VlmAgent(Agent):
     `bf16`: mixed precision, which is faster but not bit-exact between whole trajectories and single steps.
     `constrained`: constrained decoding, so that every answer is an action. `batch_tokens`: the maximum number of tokens
     per forward pass, padding included; a longer sentence is a batch of its own. `decoder`: by default the decoder of
-    the model's family. `complete_above`: the probability that `CompleteThreshold` demands.
+    the model's family.
     """
 
     model: "PreTrainedModel | PeftModel"
@@ -66,7 +65,6 @@ class VlmAgent(Agent):
     # Set by __post_init__.
     decoder: Decoder = field(default=cast("Decoder", None), compare=False, repr=False)
     sampling: Sampling | None = None
-    complete_above: float = 0
 
     def __post_init__(self) -> None:
         if self.decoder is None:
@@ -230,9 +228,6 @@ class VlmAgent(Agent):
     @cached_property
     def choice(self) -> Choice:
         """How each token of an answer is chosen."""
-        if self.complete_above:
-            complete = self.sentences.ids(self.sentences.language.encode(Action.complete()))
-            return CompleteThreshold(complete, self.complete_above)
         if not self.constrained:
             return most_likely
         return Constrained(self.tokenizer, self.sentences.language, self.limits, self.sentences.ending)
