@@ -5,16 +5,20 @@
 START and each OTHER are folders of `vlm-agent evaluate --online` with the same tasks. Prints a table in Markdown:
 success, false completes and side effects in percent with their 95 % Wilson intervals, tasks gained and lost against
 START with the exact p of McNemar's test, and success on the templates that the recipe holds out. Then, for every
-template, the successes of each agent. The last line of output is JSON.
+template, the successes of each agent, and where failed tasks first leave the expert's path: the action after which
+the screens differ, of the expert and of the agent. The last line of output is JSON.
 """
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from studies.ablation.figures import mcnemar
+from vlm_agent.datasets.sources.traces import TraceStep, read_trace
 from vlm_agent.evaluation.about import AGENT
 from vlm_agent.evaluation.online.evaluate import ONLINE
 from vlm_agent.evaluation.scoring.measures import wilson
@@ -40,13 +44,17 @@ def main() -> None:
         flips = ["–", "–"] if row["p"] is None else [f"{row['gained']}, {row['lost']}", f"{row['p']:.2g}"]
         print("| " + " | ".join([name, *shares, *flips, share(row["held_out"])]) + " |")
     print(templates(runs))
+    print(deviations(runs))
     print(json.dumps(rows))
 
 
 def outcomes(folder: Path) -> dict[str, dict[str, Any]]:
     """By task, its template and what became of the agent's run."""
     tasks = read_checked(folder / ONLINE, "evaluate again")["tasks"]
-    return {one["task"]: {"template": one["template"], **one["runs"][AGENT]} for one in tasks}
+    return {
+        one["task"]: {"template": one["template"], "expert_trace": one["runs"]["expert"]["trace"], **one["runs"][AGENT]}
+        for one in tasks
+    }
 
 
 def rows_of(runs: Mapping[str, Mapping[str, dict]], held_out: set[str]) -> dict[str, dict[str, Any]]:
@@ -89,6 +97,40 @@ def templates(runs: Mapping[str, Mapping[str, dict]]) -> str:
         wins = "  ".join(f"{sum(those):{len(run)}}" for run, those in zip(runs, of_runs, strict=True))
         lines.append(f"{name:22} {len(of_runs[0]):5}  {wins}")
     return "\n".join(lines)
+
+
+def deviations(runs: Mapping[str, Mapping[str, dict]]) -> str:
+    """A line for each pair of an expert's and an agent's action, with the failed tasks of each agent that it starts."""
+    counts = {
+        folder: Counter(
+            first_deviation(Path(folder) / one["expert_trace"], Path(folder) / one["trace"])
+            for one in run.values()
+            if not one["success"]
+        )
+        for folder, run in runs.items()
+    }
+    pairs = sum(counts.values(), Counter[str]())
+    lines = ["", f"{'first deviation: expert, agent':34} " + "  ".join(runs)]
+    for pair, _ in pairs.most_common():
+        lines.append(f"{pair:34} " + "  ".join(f"{found[pair]:{len(folder)}}" for folder, found in counts.items()))
+    return "\n".join(lines)
+
+
+def first_deviation(expert: Path, agent: Path) -> str:
+    """The first actions of two traces of a task after which their screens differ, as "expert, agent"."""
+    steps = zip_longest(read_trace(expert).steps, read_trace(agent).steps)
+    screens = zip_longest(*(map(Path.read_bytes, sorted(folder.glob("screen_*.png"))) for folder in (expert, agent)))
+    next(screens)  # the first screen, before any action
+    words = (f"{in_words(known)}, {in_words(taken)}" for known, taken in steps)
+    return next(pair for pair, (first, second) in zip_longest(words, screens, fillvalue=(b"", b"-")) if first != second)
+
+
+def in_words(step: TraceStep | None) -> str:
+    if step is None or step.action is None:
+        return "no action"
+    if step.action.is_swipe:
+        return f"swipe {step.action.direction}"
+    return "tap" if step.action.is_tap else step.action.kind.short_name
 
 
 if __name__ == "__main__":

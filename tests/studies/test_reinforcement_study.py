@@ -2,8 +2,12 @@
 
 import pytest
 
-from studies.simulated_phone.reinforcement import outcomes, rows_of, share, templates
+from studies.simulated_phone.reinforcement import first_deviation, outcomes, rows_of, share, templates
+from vlm_agent.agents.scripted import ScriptedAgent
+from vlm_agent.environments.play import Tasks
+from vlm_agent.episodes import Action
 from vlm_agent.evaluation.about import AGENT
+from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
 from vlm_agent.files import write_checked
 
 TEMPLATES = ["call", "call", "call", "set_alarm"]
@@ -13,7 +17,11 @@ def evaluated(folder, successes: list[bool]) -> dict:
     folder.mkdir()
     runs = [{"success": one, "false_complete": not one, "side_effects": None} for one in successes]
     tasks = [
-        {"task": f"general/test/{number}", "template": template, "runs": {AGENT: run}}
+        {
+            "task": f"general/test/{number}",
+            "template": template,
+            "runs": {AGENT: run | {"trace": "agent"}, "expert": {"trace": "expert"}},
+        }
         for number, (template, run) in enumerate(zip(TEMPLATES, runs, strict=True))
     ]
     write_checked(folder / "online.json", {"tasks": tasks})
@@ -49,3 +57,15 @@ def test_agents_with_other_tasks_are_refused(runs):
     _, *rest = runs["later"].items()
     with pytest.raises(SystemExit, match="later has other tasks than start"):
         rows_of(runs | {"later": dict(rest)}, set())
+
+
+def test_a_failure_begins_where_the_screens_of_agent_and_expert_differ_first(tmp_path):
+    task = Tasks().named("general/train/7")
+    up, right, *rest = task.solution().actions
+    assert (up.direction, right.direction, rest[0].is_tap) == ("up", "right", True)
+    left = Action.swipe(right.lift_yx, right.touch_yx)
+    for name, actions in (("wrong", [up, left, Action.complete()]), ("early", [up, right, Action.complete()])):
+        play(EXPERT, lambda _, actions=actions: ScriptedAgent(actions), task, tmp_path / name)
+    play(EXPERT, BASELINES[EXPERT], task, tmp_path / "expert")
+    assert first_deviation(tmp_path / "expert", tmp_path / "wrong") == "swipe right, swipe left"
+    assert first_deviation(tmp_path / "expert", tmp_path / "early") == "tap, complete"
