@@ -13,14 +13,16 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from itertools import zip_longest
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from studies.ablation.figures import mcnemar
 from vlm_agent.datasets.sources.traces import TraceStep, read_trace
+from vlm_agent.episodes import Action
 from vlm_agent.evaluation.about import AGENT
 from vlm_agent.evaluation.online.evaluate import ONLINE
+from vlm_agent.evaluation.online.runs import EXPERT
 from vlm_agent.evaluation.scoring.measures import wilson
 from vlm_agent.files import read_checked
 from vlm_agent.recipe.run import read_recipe
@@ -52,7 +54,7 @@ def outcomes(folder: Path) -> dict[str, dict[str, Any]]:
     """By task, its template and what became of the agent's run."""
     tasks = read_checked(folder / ONLINE, "evaluate again")["tasks"]
     return {
-        one["task"]: {"template": one["template"], "expert_trace": one["runs"]["expert"]["trace"], **one["runs"][AGENT]}
+        one["task"]: {"template": one["template"], "expert_trace": one["runs"][EXPERT]["trace"], **one["runs"][AGENT]}
         for one in tasks
     }
 
@@ -117,20 +119,21 @@ def deviations(runs: Mapping[str, Mapping[str, dict]]) -> str:
 
 
 def first_deviation(expert: Path, agent: Path) -> str:
-    """The first actions of two traces of a task after which their screens differ, as "expert, agent"."""
-    steps = zip_longest(read_trace(expert).steps, read_trace(agent).steps)
-    screens = zip_longest(*(map(Path.read_bytes, sorted(folder.glob("screen_*.png"))) for folder in (expert, agent)))
-    next(screens)  # the first screen, before any action
-    words = (f"{in_words(known)}, {in_words(taken)}" for known, taken in steps)
-    return next(pair for pair, (first, second) in zip_longest(words, screens, fillvalue=(b"", b"-")) if first != second)
+    """The actions of two traces of a task at the last screen that is the same in both from the start, as "expert,
+    agent"."""
+    known, taken = (read_trace(folder).steps for folder in (expert, agent))
+
+    def show_the_same(pair: tuple[TraceStep, TraceStep]) -> bool:
+        return (expert / pair[0].screen).read_bytes() == (agent / pair[1].screen).read_bytes()
+
+    *_, (last, own) = takewhile(show_the_same, zip(known, taken, strict=False))
+    return f"{in_words(last.action)}, {in_words(own.action)}"
 
 
-def in_words(step: TraceStep | None) -> str:
-    if step is None or step.action is None:
+def in_words(action: Action | None) -> str:
+    if action is None:
         return "no action"
-    if step.action.is_swipe:
-        return f"swipe {step.action.direction}"
-    return "tap" if step.action.is_tap else step.action.kind.short_name
+    return f"swipe {action.direction}" if action.is_swipe else action.name
 
 
 if __name__ == "__main__":
