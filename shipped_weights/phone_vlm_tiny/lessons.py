@@ -226,12 +226,13 @@ def _word_in_no_name(elements: Sequence[UiElement], rng: random.Random) -> str:
 
 def _name_and_action(screen: DrawnScreen, rng: random.Random, odds: LessonRecipe) -> tuple[str, Action]:
     """A name and the tap on its element, which may be one of several with that name beside another, or a name that is
-    not on the screen and the action `impossible`."""
+    not on the screen and the action `impossible`. Where the screen scrolls no name is absent, because walks answer such
+    a name with a swipe."""
     if rng.random() < odds.beside and (pairs := alike(screen.elements)):
         one, other = rng.choice(pairs)
         return BESIDE.format(name=one.name, other=other.name), tap_on(one)
     visible = [one for one in uniquely_named(nameable(screen.elements)) if LIST_SEPARATOR not in one.name]
-    if not visible or rng.random() < odds.absent:
+    if not visible or (not screen.beyond and rng.random() < odds.absent):
         return _word_in_no_name(screen.elements, rng), Action.impossible()
     element = rng.choice(visible)
     return element.name, tap_on(element)

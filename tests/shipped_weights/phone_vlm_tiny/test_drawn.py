@@ -39,7 +39,7 @@ from vlm_agent.training.train import train
 WORDS = tiny.tokenizer()
 FOLDER = Path(data.__file__).parent
 GOLDEN = (
-    "b5bb3f41eb65de24a57fdef4df661531e2f32f8fdfbb64cc96d6f0808028ede7",
+    "fb81d56fac927b9f132ece3f0f2fa3140fec63620b628bfcd2d86fac238c8e0c",
     "aa2d1404f4246e5eb8c5ac439d18326458929e8d1244f80ac5629dd480bf0f45",
     "4c47f8c6f405c54d7d6ca2d4b112d290e48032191f282ccd193aa06bfd8ec3c3",
 )

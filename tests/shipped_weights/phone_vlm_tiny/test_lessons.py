@@ -163,6 +163,15 @@ LINE = "Bluetooth " * 40
 """A text that is too long to be asked for, but is on the screen."""
 
 
+def test_no_goal_is_impossible_where_the_screen_scrolls():
+    screen = replace(SCREEN, beyond=frozenset({"up"}))
+    answers = [
+        answer for seed in range(300) for _, answer in spans(LESSONS.goal_first(lambda: screen, random.Random(seed))[0])
+    ]
+    assert "impossible" not in answers
+    assert set(PLACES.values()) <= set(answers)
+
+
 def test_an_absent_name_is_in_no_text_of_the_screen():
     texts = [UiElement((0, 0, 0.1, 0.5), text) for text in ("Mail Berlin", "mail", "Settings", "ask: Paris?", LINE)]
     absent = {absent_name(texts, random.Random(seed))[1] for seed in range(3000)}
