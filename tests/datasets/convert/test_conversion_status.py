@@ -13,6 +13,7 @@ from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.cli.status import _ranges
 from vlm_agent.datasets.convert import convert, finish
 from vlm_agent.datasets.convert.folder import read_status
+from vlm_agent.errors import DatasetError
 from vlm_agent.files.jobs import ArrayTask, time_left
 
 
@@ -86,6 +87,14 @@ def test_a_complete_conversion_that_lost_a_shard_is_in_progress(inputs, tmp_path
     converted(inputs, output=tmp_path / "out")
     next((tmp_path / "out").glob("general/*.parquet")).unlink()
     assert f"{tmp_path / 'out'}: in progress files 3 of 4" in status(tmp_path / "out", capsys)
+
+
+def test_a_file_whose_name_is_not_utf_8_is_refused_before_anything_is_written(inputs, tmp_path):
+    path = inputs / "general-00001-of-00004"
+    path.rename(os.fsdecode(os.fsencode(inputs) + b"/general-\xff-00001-of-00004"))
+    with pytest.raises(DatasetError, match=r"the name of the shard .* is not valid Unicode at character 16"):
+        converted(inputs, output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_bad_record_in_a_folder_whose_name_is_not_utf_8_is_quarantined(inputs, tmp_path):

@@ -207,6 +207,7 @@ def test_a_damaged_episode_is_quarantined_with_its_reason_and_the_others_are_kep
     (line,) = (line for line in quarantine if line["record"] == number + 1)
     assert line["file"].endswith("android_control-00000-of-00001")
     assert re.search(damages()[name][1], line["reason"]), line["reason"]
+    assert line["steps"] == 9
 
 
 def test_a_cut_file_keeps_the_episodes_before_the_cut(tmp_path):

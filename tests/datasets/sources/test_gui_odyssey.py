@@ -120,6 +120,21 @@ def test_a_damaged_episode_is_quarantined_with_its_reason(tmp_path, changes, rea
     assert Path(line["file"]) == path
     assert re.search(reason, line["reason"]), line["reason"]
     assert list(ShardDataset(tmp_path / "out").ids) == [good.stem]
+    assert line["steps"] == (1 if changes.keys() & {"steps", "step_length"} else 5)
+
+
+def test_points_that_are_moved_to_the_edge_are_counted(tmp_path):
+    changed(tmp_path / "in", action="SCROLL", info=[[1009, 500], [500, -9]])
+    _, manifest, _, _ = converted(tmp_path / "in", output=tmp_path / "out", source="gui_odyssey")
+    assert manifest["points_moved"] == 2
+
+
+def test_two_annotations_of_one_episode_differ_although_their_screens_are_the_same(tmp_path):
+    for release, x in (("old", 100), ("new", 101)):
+        changed(tmp_path / release, action="CLICK", info=[[x, 100]])
+    _, manifest, lines, _ = converted(tmp_path / "new", tmp_path / "old", output=tmp_path / "out", source="gui_odyssey")
+    assert manifest["episodes_written"] == 0
+    assert not any("the same checksum" in line["reason"] and "step 3 " in line["reason"] for line in lines)
 
 
 def test_an_episode_in_a_file_whose_name_is_not_utf_8_is_quarantined(tmp_path):

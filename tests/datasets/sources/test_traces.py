@@ -197,7 +197,7 @@ def test_a_heading_whose_size_is_not_that_of_a_screen_is_reported(tmp_path, size
     _check_heading_is_reported(tmp_path, f'{{{keys}, "size": {size}}}')
 
 
-@pytest.mark.parametrize("subset", ["manifest.json", "index.parquet", "quarantine.jsonl", "groups.json", "all"])
+@pytest.mark.parametrize("subset", ["manifest.json", "index.parquet", "quarantine.jsonl", "groups.json", "all", "lock"])
 def test_a_subset_that_takes_the_name_of_a_file_is_reported(tmp_path, subset):
     keys = '"version": 2, "id": "1", "goal": "go", "agent": "a", "device": "d", "size": null'
     _check_heading_is_reported(tmp_path, f'{{{keys}, "subset": "{subset}"}}')

@@ -137,6 +137,10 @@ def check(shards: Path, split: str | None, subset: str | None, console: Console)
 
 def _kinds_of_texts(dataset: ShardDataset) -> list[str]:
     """The texts that the check reads, as far as the dataset has them."""
-    steps = [step for index in range(len(dataset)) for step in dataset.without_pixels(index).steps]
     kinds = {"action": "action description", "step": "plan"}
-    return [kind for name, kind in kinds.items() if any(name in step.notes for step in steps)]
+    found: set[str] = set()
+    for episode in dataset.each_without_pixels(range(len(dataset))):
+        found |= {name for step in episode.steps for name in kinds.keys() & step.notes.keys()}
+        if len(found) == len(kinds):
+            break
+    return [kind for name, kind in kinds.items() if name in found]

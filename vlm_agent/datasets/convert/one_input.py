@@ -26,7 +26,7 @@ from vlm_agent.files import PARTIAL, write_checked
 from vlm_agent.files.hashing import HashedFiles
 
 Report = Callable[[int, int, int], None]
-"""Called with the numbers of steps, quarantined records and bytes since the last call."""
+"""Called with the numbers of steps, quarantined steps and bytes since the last call."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Conversion:
             for item in self.source.read(input_, files):
                 before = one.quarantined
                 one.take(item, writer)
-                steps = item.steps if isinstance(item, Exclusion) else 1
+                steps = 1 if isinstance(item, EpisodeStep) else item.steps
                 report(steps, one.quarantined - before, files.position - position)
                 position = files.position
             before = one.quarantined
@@ -105,7 +105,7 @@ class _OneInput:
 
     @property
     def quarantined(self) -> int:
-        return len(self._bad)
+        return sum(bad.steps for bad in self._bad)
 
     def take(self, item: EpisodeStep | BadRecord | Exclusion, writer: ShardWriter) -> None:
         if isinstance(item, BadRecord):
@@ -131,14 +131,14 @@ class _OneInput:
     def entry(self, input_: Input, files: HashedFiles, shard: Path) -> Entry:
         summary = self.summary
         summary.size, summary.sha256 = files.position, files.hexdigest()
-        summary.steps_quarantined = len(self._bad)
+        summary.steps_quarantined = self.quarantined
         summary.episode_faults = dict(sorted(self._groups.faults.items()))
         for reason in self._excluded.values():
             summary.exclude(Exclusion(reason, episodes=1))
         if summary.episodes_written:
             summary.shard, summary.shard_size = input_.shard, shard.stat().st_size
         lines = [
-            QuarantinedRecord(str(bad.file), bad.record, bad.offset, bad.reason)
+            QuarantinedRecord(str(bad.file), bad.record, bad.offset, bad.reason, bad.steps)
             for bad in sorted(self._bad, key=lambda bad: (str(bad.file), bad.record))
         ]
         return Entry(summary, sorted(self._duplicate_ids), lines)

@@ -73,12 +73,14 @@ class FileSummary:
 
 @dataclass
 class QuarantinedRecord:
-    """A line of the quarantine: a record of a file, from 0, its first byte, and why it cannot be used."""
+    """A line of the quarantine: a record of a file, from 0, its first byte, why it cannot be used, and its number of
+    steps."""
 
     file: str
     record: int
     offset: int
     reason: str
+    steps: int = 1
 
 
 @dataclass
@@ -118,7 +120,7 @@ class ConversionSummary:
 
     @property
     def quarantined(self) -> int:
-        """The number of unusable records. If it is not 0, the exit status should not be 0 either."""
+        """The number of steps of unusable records. If it is not 0, the exit status should not be 0 either."""
         return self.total("steps_quarantined")
 
     @property
@@ -150,7 +152,7 @@ class ConversionSummary:
             yield f"{bad.file}: record {bad.record} (at byte {bad.offset}): {bad.reason}"
         if self.quarantined:
             location = f"{QUARANTINE} when the conversion is finished" if self.is_part else self.output / QUARANTINE
-            yield f"{self.quarantined:,} record(s) quarantined; see {location}"
+            yield f"{self.quarantined:,} step(s) quarantined; see {location}"
         if self.cut_short:
             names = ", ".join(file.name for file in self.files if file.cut_short)
             yield (
@@ -188,7 +190,9 @@ def missing_files(names: Iterable[str]) -> Iterator[str]:
             prefix, number, count = match.groups()
             found.setdefault((prefix, count), set()).add(int(number))
     for (prefix, count), numbers in sorted(found.items()):
-        if missing := int(count) - len(numbers):
-            first = next(number for number in range(int(count)) if number not in numbers)
+        total = int(count)
+        # A number at or above the total is of a file that was named by hand, and is no other file.
+        if missing := total - sum(number < total for number in numbers):
+            first = next(number for number in range(total) if number not in numbers)
             example = f"{prefix}-{first:0{len(count)}}-of-{count}"
-            yield f"{missing:,} of the {int(count):,} files {prefix}-*-of-{count} are not in the input, {example} first"
+            yield f"{missing:,} of the {total:,} files {prefix}-*-of-{count} are not in the input, {example} first"

@@ -29,7 +29,8 @@ class BadRecord:
     """An unusable record and the reason.
 
     `record` is its number in the file, from 0; `offset` its first byte in the uncompressed file. `ends_file`: the rest
-    of the file could not be read either, and its number of records is unknown.
+    of the file could not be read either, and its number of records is unknown. `steps`: its steps, more than one where
+    a record is an episode that is refused as a whole; 1 where they cannot be counted.
     """
 
     file: Path
@@ -37,6 +38,7 @@ class BadRecord:
     offset: int
     reason: str
     ends_file: bool = False
+    steps: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ instruction of a step is also its note `step`, which sentences can have. An epis
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -84,7 +85,15 @@ def read_steps(path: Path, file: BinaryIO | HashedFile | None = None) -> Iterato
         try:
             yield from parse_episode(record, path)
         except (DatasetError, ExampleError) as error:
-            yield BadRecord(path, record.number, record.offset, str(error), record.ends_file)
+            yield BadRecord(path, record.number, record.offset, str(error), record.ends_file, _count(record))
+
+
+def _count(record: Record) -> int:
+    """The number of steps of a record that is refused: that of its screens, 1 if they cannot be counted."""
+    with suppress(ExampleError):
+        for screens in parse_example(record.payload or b"", ("screenshots",)).values():
+            return max(1, len(screens.values))
+    return 1
 
 
 def parse_episode(record: Record, path: Path) -> list[EpisodeStep]:

@@ -54,7 +54,9 @@ AITW_KINDS = tuple(kind for kind in ActionKind if kind.is_in_aitw)
 _SUBSET = re.compile(r"\w[\w +-]{0,99}")
 """Without a dot: `manifest.json` and the other files lie beside the folders of the subsets."""
 
-_RESERVED_SUBSETS = ("all", "overall")
+_RESERVED_SUBSETS = ("all", "overall", "lock")
+"""Words for all subsets together, and the lock file beside the entries of a conversion."""
+
 _MAX_NUMBER = float(np.finfo(np.float32).max)
 
 
@@ -63,7 +65,7 @@ def is_screen_size(height: int, width: int) -> bool:
 
 
 def check_subset(subset: str, where: str) -> None:
-    """Raises DatasetError for a subset that cannot be the name of a folder, or is a word for all subsets together.
+    """Raises DatasetError for a subset that cannot be the name of a folder, or is reserved.
 
     `where` is the file or key with the subset, for the message.
     """

@@ -12,9 +12,11 @@ A button is a CLICK whose `info` is its name. A SCROLL with the length of a tap,
 changes, becomes one of `SWIPES`: its direction is horizontal only if |dx| > |dy|.
 """
 
+import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from vlm_agent.action_languages.language import SWIPES
@@ -97,7 +99,14 @@ def read_steps(path: Path, subset: str | None = None) -> Iterator[EpisodeStep | 
     try:
         yield from _parse_episode(path, subset)
     except DatasetError as error:
-        yield BadRecord(path, 0, 0, str(error))
+        yield BadRecord(path, 0, 0, str(error), steps=_count(path))
+
+
+def _count(path: Path) -> int:
+    """The number of steps of an episode that is refused, 1 if they cannot be counted."""
+    with suppress(DatasetError):
+        return len(_steps(_content(path)))
+    return 1
 
 
 def _content(path: Path) -> checks.JsonFields:
@@ -138,7 +147,7 @@ def _parse_episode(path: Path, subset: str | None) -> list[EpisodeStep]:
     read, size = [], 0
     for number, one in enumerate(steps):
         read.append(_step(one, path, f"steps {number}"))
-        size += len(read[-1][1])
+        size += len(read[-1][2])
         if size > _MAX_EPISODE_BYTES:
             raise DatasetError(f"steps {number}: the screens up to this one have more than {_MAX_EPISODE_BYTES} bytes")
     return [
@@ -146,7 +155,7 @@ def _parse_episode(path: Path, subset: str | None) -> list[EpisodeStep]:
             file=path,
             record=0,
             offset=0,
-            fingerprint=zlib.crc32(png),
+            fingerprint=zlib.crc32(json.dumps(steps[number], sort_keys=True).encode(), zlib.crc32(png)),
             episode_id=checks.unicode_of(path.stem, "the name of the file"),
             subset=subset or category,
             step_id=number,
@@ -155,14 +164,15 @@ def _parse_episode(path: Path, subset: str | None) -> list[EpisodeStep]:
             device_type=device.string("device_name") if "device_name" in device else "",
             android_api_level=int(release) if re.fullmatch(r"[0-9]{1,4}", release) else 0,
             step=step,
+            moved_points=moved,
             png=png,
         )
-        for number, (step, png) in enumerate(read)
+        for number, (step, moved, png) in enumerate(read)
     ]
 
 
-def _step(content: object, path: Path, key: str) -> tuple[Step, bytes]:
-    """The step without pixels, and its screen."""
+def _step(content: object, path: Path, key: str) -> tuple[Step, int, bytes]:
+    """The step without pixels, how many of its points were moved to the edge, and its screen."""
     try:
         fields = checks.JsonFields(content)
         screen = _screen_path(path, fields.string("screenshot"))
@@ -176,47 +186,49 @@ def _step(content: object, path: Path, key: str) -> tuple[Step, bytes]:
         instruction = fields.string("low_level_instruction") if "low_level_instruction" in fields else None
         if instruction is not None:
             notes["step"] = instruction
-        step = Step(None, _action(fields), notes=notes, instruction=instruction, stored_size=size, tree=_target(fields))
-        return step, png
+        action, moved = _action(fields)
+        step = Step(None, action, notes=notes, instruction=instruction, stored_size=size, tree=_target(fields))
+        return step, moved, png
     except DatasetError as error:
         raise DatasetError(f"{key}: {error}") from None
 
 
-def _action(fields: checks.JsonFields) -> Action:
+def _action(fields: checks.JsonFields) -> tuple[Action, int]:
+    """The action, and how many of its points were moved to the edge of the screen."""
     kind, info = fields.string("action"), fields.value("info")
     if kind in _WITH_POINT and isinstance(info, str):
         if info not in _BUTTONS:
             raise DatasetError(f"the button {info[:50]!r} is unknown; expected one of {', '.join(_BUTTONS)}")
-        return _BUTTONS[info]
+        return _BUTTONS[info], 0
     if kind in _WITH_POINT:
-        (point,) = _points(info, 1)
-        return _WITH_POINT[kind](*point)
+        (point,), moved = _points(info, 1)
+        return _WITH_POINT[kind](*point), moved
     if kind == "SCROLL":
         return _scroll(info)
     if kind in _TYPING:
-        return Action.type_text(fields.string("info"))
+        return Action.type_text(fields.string("info")), 0
     if kind not in _ENDS:
         raise DatasetError(f"action {kind[:50]!r} is unknown; expected one of {', '.join(_TYPES)}")
-    return _ENDS[kind]
+    return _ENDS[kind], 0
 
 
-def _points(info: object, count: int) -> list[tuple[float, float]]:
-    """The points (y, x) of `info`, a list of `count` points (x, y) in thousandths."""
+def _points(info: object, count: int) -> tuple[list[tuple[float, float]], int]:
+    """The points (y, x) of `info`, a list of `count` points (x, y) in thousandths; how many were moved to the edge."""
     if not isinstance(info, list) or len(info) != count:
         raise DatasetError(f"info is {str(info)[:80]}, expected {count} point(s) [x, y]")
-    points = []
+    pairs = []
     for point in info:
         values = checks.numbers_of(point, "info")
-        points.append(checks.point_of([value / _SCALE for value in values[::-1]], f"the point {str(point)[:80]}")[0])
-    return points
+        pairs.append(checks.point_of([value / _SCALE for value in values[::-1]], f"the point {str(point)[:80]}"))
+    return [point for point, _ in pairs], sum(is_moved for _, is_moved in pairs)
 
 
-def _scroll(info: object) -> Action:
-    points = _points(info, 2)
+def _scroll(info: object) -> tuple[Action, int]:
+    points, moved = _points(info, 2)
     (y, x), (to_y, to_x) = ([round(value * _SCALE) for value in point] for point in points)
     direction = ("right" if to_x > x else "left") if abs(to_x - x) > abs(to_y - y) else ("down" if to_y > y else "up")
     action = Action.swipe(points[0], points[1])
-    return action if action.direction == direction else Action.swipe(*SWIPES[direction])
+    return (action if action.direction == direction else Action.swipe(*SWIPES[direction])), moved
 
 
 def _target(fields: checks.JsonFields) -> tuple[UiElement, ...] | None:

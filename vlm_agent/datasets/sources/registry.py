@@ -32,8 +32,8 @@ def find_inputs(source: Source, paths: Sequence[Path]) -> list[Input]:
     The files of the inputs are absolute paths.
 
     Raises DatasetError for a path that does not exist, a folder without data, a file whose subset cannot be determined,
-    a subset that cannot be the name of a folder, files of another source, two inputs with the same shard, and a path
-    that is not a file; OSError for a folder that may not be read.
+    a subset that cannot be the name of a folder, a name that is not UTF-8, files of another source, two inputs with the
+    same shard, and a path that is not a file; OSError for a folder that may not be read.
     """
     found: dict[Path, Path] = {}
     for path in paths:
@@ -45,6 +45,7 @@ def find_inputs(source: Source, paths: Sequence[Path]) -> list[Input]:
     by_shard: dict[str, Input] = {}
     for input_ in inputs:
         checks.check_subset(input_.subset, str(input_.files[0]))
+        checks.unicode_of(input_.shard, f"the name of the shard of {input_.files[0]}")
         if input_.shard in by_shard:
             both = f"{by_shard[input_.shard].files[0]} and {input_.files[0]}"
             raise DatasetError(f"{both} would both become {input_.shard}; rename one of them")
