@@ -107,7 +107,8 @@ def test_a_deepspeed_file_that_does_not_exist_is_found(place, capsys):
     [
         ({"zero_optimization": None}, "is not a DeepSpeed configuration"),
         ({"zero_optimization": {}}, "lacks 'stage'"),
-        ({"zero_optimization": {"stage": 7}}, "stage is 0, 1, 2 or 3"),
+        ({"zero_optimization": {"stage": 7}}, "stage is 1, 2 or 3"),
+        ({"zero_optimization": {"stage": 0}}, "to divide nothing, remove training.deepspeed"),
         ({"zero_optimization": {"stage": 3, "stage3_max_live_parameters": "auto"}}, "live_parameters cannot be auto"),
         ({"bf16": "auto"}, "is not a DeepSpeed configuration"),
         ({"gradient_clipping": 5}, 'sets gradient_clipping to 5, unlike the recipe; write "auto"'),

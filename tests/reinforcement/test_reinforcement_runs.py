@@ -228,6 +228,8 @@ def test_a_recipe_that_cannot_learn_is_refused_in_one_line(tmp_path, played, mes
         ({"data": {"limit": 4}}, "remove data.limit"),
         ({"data": {"references": {"encoder": "x"}}}, "remove data.references"),
         ({"data": {"control": "no_history"}}, "remove data.control"),
+        ({"data": {"split": "validation"}}, "remove data.split"),
+        ({"data": {"workers": 2}}, "remove data.workers"),
         ({"model": {"base": "phone_vlm_tiny", "lora": {"dropout": 0.1}}}, "dropout must be 0"),
     ],
 )

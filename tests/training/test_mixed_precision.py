@@ -14,6 +14,8 @@ from safetensors.torch import load_file
 
 from vlm_agent.cli import main
 from vlm_agent.models.build import load
+from vlm_agent.recipe.run import Recipe
+from vlm_agent.training.engine import Place, adapt, engine_of
 
 STEPS = 5
 LAG = 0.02
@@ -114,3 +116,24 @@ def test_two_ranks_in_bfloat16_reach_the_losses_of_one_process_in_float32(shards
         assert len(moved) > 20
         assert not any(torch.equal(weight, weight.bfloat16().float()) for weight in moved), sharding
         load(run)
+
+
+def test_a_resumed_model_without_adapters_keeps_its_float32_weights_beside_frozen_ones_in_bfloat16(shards, tmp_path):
+    content = tiny.recipe(shards, tmp_path / "run")
+    parts = {"vision": "frozen", "projector": "full", "embeddings": "frozen", "language_model": "frozen"}
+    content["model"] |= {"dtype": "bfloat16", "train": {**parts, "norm": "full", "head": "full"}}
+    content["training"]["bf16"] = True
+    recipe = Recipe.model_validate(content)
+    place = Place(torch.device("cpu"), True)
+    model = adapt(tiny.model(len(tiny.tokenizer())).to(torch.bfloat16), recipe, place)
+    engine = engine_of(model, recipe, place)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.requires_grad:
+                weight += 1e-4 * torch.randn_like(weight)
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    assert {weight.dtype for weight in before.values()} == {torch.float32, torch.bfloat16}
+    (tmp_path / "checkpoint").mkdir()
+    engine.save(tmp_path / "checkpoint")
+    engine.load(tmp_path / "checkpoint")
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+import torch
 from peft import PeftModel
 from transformers import GenerationConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -125,9 +126,11 @@ class ModelFamily(Protocol):
         """What a user should know about the model that `build` returned; by default nothing."""
         return ()
 
-    def load(self, folder: Path) -> PreTrainedModel:
-        """Loads a whole model from a folder written by `save_pretrained`."""
-        return self.prepare(complete_model(self.model, folder, str(folder)))
+    def load(self, folder: Path, dtype: torch.dtype | None = None) -> PreTrainedModel:
+        """Loads a whole model from a folder written by `save_pretrained`, in `dtype`; None: that of its configuration,
+        to which weights that were saved in a higher precision are rounded."""
+        options = {} if dtype is None else {"dtype": dtype}
+        return self.prepare(complete_model(self.model, folder, str(folder), **options))
 
     def save_for_serving(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
         """Writes what servers and `AutoProcessor` read beside the weights of a model or of its adapter; by default

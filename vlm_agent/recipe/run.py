@@ -134,7 +134,10 @@ class TrainingRecipe(Section):
 
 
 _EXCLUDED_TRAINING = ("epochs", "batch_size", "batch_tokens", "validation", "deepspeed")
-_EXCLUDED_DATA = ("shards", "chats", "references", "mixture", "limit", "max_tokens", "control")
+_EXCLUDED_DATA = (
+    *("shards", "chats", "references", "mixture", "limit", "max_tokens", "control"),
+    *("split", "workers", "missing_notes"),
+)
 """Keys of training and data that are not for rollouts."""
 
 
@@ -170,7 +173,8 @@ class Recipe(Section):
         if played is None:
             return self
         excluded = [f"training.{key}" for key in _EXCLUDED_TRAINING if getattr(training, key)]
-        excluded += [f"data.{key}" for key in _EXCLUDED_DATA if getattr(self.data, key)]
+        usual = DataRecipe()
+        excluded += [f"data.{key}" for key in _EXCLUDED_DATA if getattr(self.data, key) != getattr(usual, key)]
         if excluded or self.data.sentences != "trajectory":
             raise ValueError(f"remove {[*excluded, 'data.sentences'][0]}; an agent learns trajectories of its own here")
         if training.steps != played.steps:

@@ -159,7 +159,9 @@ class Engine:
         if isinstance(self.model, PeftModel):
             set_peft_model_state_dict(self.model, load_file(folder / ADAPTER_WEIGHTS))
         else:  # the family's loader knows the names under which transformers has saved the weights
-            self.model.load_state_dict(saved_family(folder).load(folder).state_dict())
+            # In float32, because trained weights are saved so where frozen ones are bfloat16. This doubles the memory
+            # that frozen weights take on the host while a run resumes.
+            self.model.load_state_dict(saved_family(folder).load(folder, torch.float32).state_dict())
 
 
 def engine_of(model: nn.Module, recipe: Recipe, place: Place) -> Engine:

@@ -71,8 +71,8 @@ def read_deepspeed(path: Path, recipe: Recipe) -> dict[str, Any]:
         zero = config["zero_optimization"]
         if not isinstance(zero, dict) or not isinstance(config.get("bf16", {}), dict):
             raise ValueError("zero_optimization and bf16 are objects")
-        if zero["stage"] not in range(4):
-            raise ValueError("zero_optimization.stage is 0, 1, 2 or 3")
+        if zero["stage"] not in (1, 2, 3):
+            raise ValueError("zero_optimization.stage is 1, 2 or 3; to divide nothing, remove training.deepspeed")
         for key, value in zero.items():
             if value == "auto" and key not in _SIZES:
                 raise ValueError(f"zero_optimization.{key} cannot be auto")

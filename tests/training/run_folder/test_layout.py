@@ -7,8 +7,9 @@ from helpers import tiny
 from rich.console import Console
 
 from vlm_agent.recipe.run import Recipe, read_recipe
+from vlm_agent.training.dry_run.start import check_recipe
 from vlm_agent.training.run_folder import layout
-from vlm_agent.training.run_folder.layout import claim, refuse_other_runs, with_precision
+from vlm_agent.training.run_folder.layout import claim, refuse_other_runs, with_absolute_paths, with_precision
 from vlm_agent.training.train import train
 
 
@@ -29,6 +30,21 @@ def test_a_run_with_automatic_precision_keeps_it_on_another_machine(tmp_path, mo
     resumed = with_precision(recipe_of(run, "auto"), run)
     assert resumed == started == read_recipe(run / "recipe.yaml")
     refuse_other_runs(run, resumed)
+
+
+def test_folders_of_a_recipe_are_absolute_and_a_check_takes_the_run_for_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("words", "encoder"):
+        (tmp_path / folder).mkdir()
+    content = recipe_of(tmp_path / "run", True).model_dump()
+    content["model"] |= {"word_embeddings": "words"}
+    content["data"] |= {"references": {"encoder": "encoder"}}
+    recipe = Recipe.model_validate(content)
+    absolute = with_absolute_paths(recipe)
+    assert absolute.model.word_embeddings == str(tmp_path / "words")
+    assert absolute.data.references.encoder == str(tmp_path / "encoder")
+    claim(tmp_path / "run", absolute)
+    check_recipe(recipe, lambda path: True)
 
 
 @pytest.mark.parametrize("bf16", [True, False])

@@ -118,6 +118,17 @@ def test_the_last_event_is_the_state(folder, event, note, state):
     assert read_status(folder.path).state == state
 
 
+def test_a_run_that_trained_outside_slurm_after_its_job_failed_has_not_failed(folder):
+    lock = folder.path / "lock"
+    lock.write_text("process 5 on host")
+    folder.event(0, "failed", 0, "status 1")
+    (folder.path / "stopped").touch()
+    os.utime(lock, (0, (BEGIN + timedelta(seconds=30)).timestamp()))
+    assert read_status(folder.path).state == "failed in job 7: status 1"
+    os.utime(lock, (0, (BEGIN + timedelta(minutes=5)).timestamp()))
+    assert read_status(folder.path).state == "stopped and saved; run the same command again to resume"
+
+
 def test_a_run_without_slurm_has_a_state_too(folder):
     assert read_status(folder.path).state == "not running"
     (folder.path / "stopped").touch()

@@ -16,7 +16,7 @@ from vlm_agent.training.data.data_module import DataModule
 from vlm_agent.training.data.shard_data import check_sentences
 from vlm_agent.training.data.stream import chosen_episodes
 from vlm_agent.training.journal import check_tracker
-from vlm_agent.training.run_folder.layout import is_finished, refuse_other_runs, with_precision
+from vlm_agent.training.run_folder.layout import is_finished, refuse_other_runs, with_absolute_paths, with_precision
 from vlm_agent.training.zero import read_deepspeed
 
 
@@ -38,7 +38,7 @@ def check_recipe(recipe: Recipe, is_written_before: Callable[[Path], bool]) -> N
     if is_finished(run):
         raise RecipeError(f"{run} holds a finished run; choose another output, or leave this command out")
     if run.exists():
-        refuse_other_runs(run, with_precision(recipe, run))
+        refuse_other_runs(run, with_absolute_paths(with_precision(recipe, run)))
     _check_training(recipe)
     _check_model(recipe, is_written_before)
     _check_data(recipe, is_written_before)

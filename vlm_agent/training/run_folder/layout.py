@@ -90,6 +90,8 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
     model = _absolute(model.model_copy(update=sources), "word_embeddings")
     for key in ("shards", "chats", "features"):
         data = _absolute(data, key)
+    if data.references is not None:
+        data = data.model_copy(update={"references": _absolute(data.references, "encoder")})
     return recipe.model_copy(update={"model": model, "data": data})
 
 

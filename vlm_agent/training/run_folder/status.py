@@ -177,6 +177,8 @@ def _state(run: Path, finished: bool, events: list[Event]) -> str:
         return f"merged from {read_checked(run / MERGED, _REMEDY, _Merged)['run']}"
     training = _training_state(run)
     last = events[-1] if events else None
+    if last is not None and last.name == "failed" and _is_trained_since(run, last.time):
+        last = None
     if training is not None and training.startswith("running"):
         return training if last is None else f"{training}; job {last.job} on {last.note}"
     if last is not None and last.name in ("failed", "stopped"):
@@ -188,6 +190,17 @@ def _state(run: Path, finished: bool, events: list[Event]) -> str:
     if (run / _STOPPED).exists():
         return "stopped and saved; run the same command again to resume"
     return "not running" if training is None else training
+
+
+def _is_trained_since(run: Path, time: datetime) -> bool:
+    """Whether a process outside Slurm has trained into the folder after a job failed: it took or released the lock
+    later."""
+    lock = run / LOCK
+    return lock.exists() and lock.stat().st_mtime > time.timestamp() + _LEDGER_SECONDS
+
+
+_LEDGER_SECONDS = 60
+"""A lock that a failed job released at most this long after its line in the ledger is its own: clocks differ."""
 
 
 def _training_state(run: Path) -> str | None:
