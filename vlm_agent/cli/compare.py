@@ -35,7 +35,7 @@ def add(commands: Commands) -> None:
         "--benchmark",
         type=shipped_file,
         metavar="FILE",
-        help="with --shards: their benchmark file, in place of the file's (default: episodes of the split test)",
+        help="with --shards: their benchmark file (default: the comparison's; without one, the split test)",
     )
     seeds_help = "seeds of training, in place of the file's; more can be added to the same output later"
     parser.add_argument("--seeds", type=int, nargs="+", metavar="S", help=seeds_help)

@@ -182,6 +182,14 @@ def cost_per_episode(predictions: Path) -> dict[str, float | None]:
     return {} if all(value is None for value in costs.values()) else costs
 
 
+def cost_per_step(predictions: Path) -> dict[str, float | None]:
+    """Each of `COST_FORMS`: the mean over the steps whose cost is known; None without any."""
+    with open_predictions(predictions) as file:
+        table = file.read([*COST_FORMS])
+    costs = {name: table[name].drop_null().to_numpy() for name in COST_FORMS}
+    return {name: float(values.mean()) if len(values) else None for name, values in costs.items()}
+
+
 def _mean(episode: np.ndarray, values: np.ndarray) -> float | None:
     """`values`: of each step, NaN or None where unknown."""
     totals = np.bincount(episode, weights=values.astype(np.float64))

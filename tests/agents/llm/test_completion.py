@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from vlm_agent.agents.agent import Usage
 from vlm_agent.agents.llm.completion import NoCompletionError, after_reasoning, read_completion
+from vlm_agent.agents.llm.prompted import Replies
 
 CUT = "cut off by the limit of 1,024 tokens"
 
@@ -74,3 +76,7 @@ def test_a_content_of_another_kind_is_no_completion(content):
 def test_the_answer_follows_the_reasoning_and_is_otherwise_unchanged(text, answer):
     assert after_reasoning(text) == answer
     assert read_completion(body(content=text), 9).text == text
+
+
+def test_a_step_without_a_call_that_counts_costs_nothing():
+    assert Replies(calls=None).usage() == Usage(0, 0, 0, 0.0)

@@ -17,7 +17,7 @@ from vlm_agent.episodes import Action, Step, UiElement
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline.baselines import constant_predictions, taps_on_no_element, written_in
 from vlm_agent.evaluation.offline.run import evaluate
-from vlm_agent.evaluation.predictions import cost_per_episode, write_predictions
+from vlm_agent.evaluation.predictions import cost_per_episode, cost_per_step, write_predictions
 from vlm_agent.evaluation.scoring.dialects import verdicts
 from vlm_agent.files import read_checked
 
@@ -111,6 +111,7 @@ def test_costs_are_means_over_episodes_in_metrics_terminal_and_page(tmp_path):
     scores, terminal, tables, _ = evaluated(tmp_path, "binned", Usage(1000, 10, 2, 0.5))
     expected = {"tokens_read": 2500, "tokens_written": 25, "calls": 5, "seconds": 1.25}  # of 4 steps and of 1
     assert scores["trained"]["cost"] == scores["no_history"]["cost"] == expected
+    assert scores["trained"]["cost_a_step"] == {"tokens_read": 1000, "tokens_written": 10, "calls": 2, "seconds": 0.5}
     assert "cost" not in scores["blind_ceiling"]
     assert "Cost an episode" in terminal and "2,500" in terminal
     _, heads, rows = tables["cost"]
@@ -129,6 +130,7 @@ def test_an_episode_with_an_unknown_cost_is_left_out_of_the_mean(tmp_path):
     rows = episode("a", "general", [BESIDE] * 2) + episode("b", "general", [BESIDE] * 2)
     write_predictions(tmp_path / "p", [replace(row, usage=usage) for row, usage in zip(rows, usages, strict=True)])
     assert cost_per_episode(tmp_path / "p") == {"tokens_read": 40, "tokens_written": 4, "calls": 2, "seconds": 2}
+    assert cost_per_step(tmp_path / "p") == {"tokens_read": 15, "tokens_written": 3, "calls": 1, "seconds": 1}
 
 
 def test_an_agent_that_reads_elements_has_no_reach_by_the_elements_of_the_data(tmp_path, monkeypatch):

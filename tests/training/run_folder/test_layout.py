@@ -34,14 +34,11 @@ def test_a_run_with_automatic_precision_keeps_it_on_another_machine(tmp_path, mo
 
 def test_folders_of_a_recipe_are_absolute_and_a_check_takes_the_run_for_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for folder in ("words", "encoder"):
-        (tmp_path / folder).mkdir()
+    (tmp_path / "encoder").mkdir()
     content = recipe_of(tmp_path / "run", True).model_dump()
-    content["model"] |= {"word_embeddings": "words"}
     content["data"] |= {"references": {"encoder": "encoder"}}
     recipe = Recipe.model_validate(content)
     absolute = with_absolute_paths(recipe)
-    assert absolute.model.word_embeddings == str(tmp_path / "words")
     assert absolute.data.references.encoder == str(tmp_path / "encoder")
     claim(tmp_path / "run", absolute)
     check_recipe(recipe, lambda path: True)

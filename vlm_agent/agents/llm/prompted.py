@@ -107,16 +107,17 @@ class Replies:
         return completion.answer
 
     def usage(self) -> Usage:
-        """The sum over all calls of a step; tokens and seconds are None where they are unknown for one of them."""
+        """The sum over all calls of a step that count, 0 without any; tokens and seconds are None where they are
+        unknown for one of them."""
         replies = self.counted
         tokens = [reply.tokens for reply in replies if reply.tokens is not None]
         seconds = [reply.seconds for reply in replies if reply.seconds is not None]
-        known = bool(replies) and len(tokens) == len(replies)
+        known = len(tokens) == len(replies)
         return Usage(
             sum(read for read, _ in tokens) if known else None,
             sum(written for _, written in tokens) if known else None,
             sum(reply.calls for reply in replies),
-            sum(seconds) if replies and len(seconds) == len(replies) else None,
+            sum(seconds, 0.0) if len(seconds) == len(replies) else None,
         )
 
     def notes(self) -> tuple[tuple[str, ...], ...]:

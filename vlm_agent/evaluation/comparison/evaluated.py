@@ -46,13 +46,15 @@ class _Data:
 
 @dataclass
 class _Scores:
-    """The scores of a run in `metrics.json`. `scorers`: what each of its scorers does. `cost`: means over episodes."""
+    """The scores of a run in `metrics.json`. `scorers`: what each of its scorers does. `cost`: means over episodes,
+    `cost_a_step` over steps."""
 
     official: _Scorer
     strict: _Scorer
     about: _Data
     scorers: dict[str, dict[str, str]] = field(default_factory=dict)
     cost: dict[str, float | None] = field(default_factory=dict)
+    cost_a_step: dict[str, float | None] = field(default_factory=dict)
 
 
 @dataclass

@@ -167,17 +167,12 @@ def _online_figures(overall: Mapping[str, Any] | None) -> dict[str, dict[str, An
 def _costs(scores: Mapping[str, Any], online: Mapping[str, Any] | None) -> dict[str, float | None]:
     """The costs of a step: seconds as on a phone, one step after the other; tokens and calls as on recorded
     episodes."""
-    overall, cost = scores["official"]["overall"], scores.get("cost", {})
-    steps = overall["steps"] / overall["episodes"]
-
-    def a_step(name: str) -> float | None:
-        return None if cost.get(name) is None else cost[name] / steps
-
+    recorded = scores.get("cost_a_step", {})
     return {
         "seconds a step": None if online is None else online["cost"]["seconds_a_step"],
-        "tokens read": a_step("tokens_read"),
-        "tokens written": a_step("tokens_written"),
-        "calls": a_step("calls"),
+        "tokens read": recorded.get("tokens_read"),
+        "tokens written": recorded.get("tokens_written"),
+        "calls": recorded.get("calls"),
     }
 
 

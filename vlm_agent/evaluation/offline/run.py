@@ -36,7 +36,13 @@ from vlm_agent.evaluation.offline.loading import LoadedPart, PartWork, default_w
 from vlm_agent.evaluation.offline.parts import AnswerCounts, Parts, lock_output
 from vlm_agent.evaluation.offline.plan import METRICS, TEXTS, Plan, job, other_settings, read_plan, update_plan
 from vlm_agent.evaluation.offline.results import Results, raise_for_failed
-from vlm_agent.evaluation.predictions import Prediction, cost_per_episode, predictions_for, read_predictions
+from vlm_agent.evaluation.predictions import (
+    Prediction,
+    cost_per_episode,
+    cost_per_step,
+    predictions_for,
+    read_predictions,
+)
 from vlm_agent.evaluation.scoring.dialects import is_officially_right
 from vlm_agent.evaluation.scoring.judged import check_group_names, judge_steps
 from vlm_agent.evaluation.scoring.metrics import score
@@ -203,9 +209,9 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console, ag
     scores: dict[str, dict] = {}
     for run, steps in judged.items():
         steps.check_episodes([dataset.ids[index] for index in parts.chosen], parts.merged_path(run))
-        cost = cost_per_episode(parts.merged_path(run))
         scores[run] = score(steps, benchmark.episode_groups(), scorers=scorers)
-        scores[run] |= {"cost": cost} if cost else {}
+        if cost := cost_per_episode(parts.merged_path(run)):
+            scores[run] |= {"cost": cost, "cost_a_step": cost_per_step(parts.merged_path(run))}
         scores[run]["about"] = about | training | parts.counts(run).in_metrics()
     if texts := text_origins(dataset, parts.chosen, plan.agent.get("text_inputs", ())) | plan.text_notes:
         scores[AGENT]["about"][TEXTS] = texts

@@ -144,7 +144,8 @@ def _word_whatever_kind(table: StepTable, rows: np.ndarray) -> np.ndarray:
     predicted = table.predicted.text.take(rows).to_pylist()
     swiped = strokes(table.predicted)[rows] == ACTION_NAMES.index("swipe")
     words = _content_words(table.predicted.touch[rows], table.predicted.lift[rows])
-    compared = np.where(swiped, words, predicted)
+    # A list, because an array of texts takes the length of the longest for each.
+    compared = [word if has_word else text for has_word, word, text in zip(swiped, words, predicted, strict=True)]
     return np.array([texts.one_word_or_half(*pair) for pair in zip(gold, compared, strict=True)], bool)
 
 
