@@ -53,12 +53,10 @@ class CollageRecipe(Section):
 
 
 class RandomWalkRecipe(Section):
-    """The touches that lead to the phone page of a drawn screen. `any_page`: a walk that stays at home begins at a
-    random page of the home screen, not at an outer one. `shade` and `popup`: screens that end under quick settings or a
-    dialog."""
+    """The touches that lead to the phone page of a drawn screen. `shade` and `popup`: screens that end under quick
+    settings or a dialog."""
 
     stay_at_home: Probability = 0.2
-    any_page: bool = False
     most_touches: NonNegativeInt = 3
     type: Probability = 0.6
     swipe: Probability = 0.15

@@ -126,10 +126,6 @@ def random_walk(phone: SimulatedPhone, rng: random.Random, words: list[str], set
     if rng.random() > settings.stay_at_home:
         phone.open(rng.choice(phone.installed))
         phone.popup = None
-    elif settings.any_page:
-        home = phone.the(Launcher)
-        home.at = rng.randrange(len(home.pages))
-        phone.changed()
     for _ in range(rng.randint(0, settings.most_touches)):
         _touch(phone, rng, words, settings)
     chance = rng.random()

@@ -14,7 +14,7 @@ from shipped_weights.phone_vlm_tiny.drawn.instructed_walk import (
 )
 from shipped_weights.phone_vlm_tiny.drawn.screens import HOME, NO, YES, draw_screen, vocabulary_texts
 from shipped_weights.phone_vlm_tiny.drawn.words import any_word, phone_words, train_goals
-from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe, DrawnScreenRecipe, RandomWalkRecipe
+from shipped_weights.phone_vlm_tiny.settings import DrawnRecipe, DrawnScreenRecipe
 from shipped_weights.screens.styles import SIZES
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.episodes import Action, element_at
@@ -42,18 +42,6 @@ def test_screens_have_every_size_and_elements_with_names():
     assert {screen.step.screenshot.shape[:2] for screen in screens} == set(SIZES)
     assert np.mean([len(screen.step.elements) for screen in screens]) > 10
     assert any(screen.switches for screen in screens)
-
-
-def test_a_home_screen_shows_its_first_or_last_page_or_with_any_page_all():
-    walk = {"stay_at_home": 1.0, "most_touches": 0, "shade": 0, "popup": 0}
-
-    def ways(**settings) -> set[frozenset[str]]:
-        settings = DrawnRecipe(screens=DrawnScreenRecipe(collage=0), random_walk=RandomWalkRecipe(**walk, **settings))
-        return {draw_screen(random.Random(seed), settings).beyond for seed in range(60)}
-
-    sides, middle = {frozenset({"left"}), frozenset({"right"})}, frozenset({"left", "right"})
-    assert sides < ways() and middle not in ways()
-    assert sides | {middle} <= ways(any_page=True)
 
 
 def test_pages_are_full_of_words_and_icons():
