@@ -279,7 +279,6 @@ class AgentSettings(Section):
         return None
 
     def load(self) -> Agent:
-        """The agent of these settings."""
         raise NotImplementedError
 
 

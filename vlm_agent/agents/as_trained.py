@@ -32,8 +32,7 @@ def trained_messages(
     Raises UserError for a model without chat turns, for screens without pixels, and for a text model for a screen
     without elements.
     """
-    template = sentences.template
-    if template.system is None and not sentences.as_html:
+    if sentences.template.system is None and not sentences.as_html:
         raise UserError("this kind of model was not trained on chat turns, so no chat endpoint can serve it as trained")
     if sentences.reads_elements and screen.elements is None:
         raise UserError(NO_ELEMENTS)

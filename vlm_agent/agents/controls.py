@@ -48,9 +48,8 @@ def hidden(screen: Screen) -> Screen:
     Elements that the source does not provide stay None.
     """
     elements = None if screen.elements is None else ()
-    return replace(
-        grey_pixels(screen), elements=elements, activity="", notes={**screen.notes, "screen": "", "result": ""}
-    )
+    notes = {**screen.notes, "screen": "", "result": ""}
+    return replace(grey_pixels(screen), elements=elements, activity="", notes=notes)
 
 
 CONTROLS: dict[str, Control] = {

@@ -166,9 +166,8 @@ class EndpointSettings(ServedSettings):
 
     @model_validator(mode="after")
     def _fits_the_model(self) -> Self:
-        fixed = [
-            key for key in ("action_language", "past_screens", "max_tokens", "prompt") if key in self.model_fields_set
-        ]
+        of_run = ("action_language", "past_screens", "max_tokens", "prompt")
+        fixed = [key for key in of_run if key in self.model_fields_set]
         if self.as_trained is not None and fixed:
             raise ValueError(f"remove {fixed[0]}; with as_trained it is that of the run")
         if self.as_trained is None and self.action_language.build().needs_elements:
@@ -192,17 +191,14 @@ class EndpointSettings(ServedSettings):
 
     @property
     def text_inputs(self) -> tuple[str, ...]:
-        """With `as_trained`, those of the run."""
         return () if self.as_trained is None else text_inputs_of(self._recipe.data)
 
     @property
     def text_notes(self) -> dict[str, str]:
-        """With `as_trained`, those of the run."""
         return {} if self.as_trained is None else text_notes_of(self._recipe.data)
 
     @property
     def reads_elements(self) -> bool:
-        """With `as_trained`, what the run reads."""
         if self.as_trained is not None and UsedNotes(self._recipe.data.notes).reads_elements:
             return True
         is_text = self.as_trained is not None and self._recipe.model.is_text
@@ -210,7 +206,6 @@ class EndpointSettings(ServedSettings):
 
     @property
     def grey_screens(self) -> str:
-        """With `as_trained`, what it hides from the run."""
         own = None if self.as_trained is None else grey_screens_of(self._recipe)
         return own or super().grey_screens
 
@@ -249,17 +244,18 @@ class EndpointSettings(ServedSettings):
 
     def load(self) -> Agent:
         """With `as_trained`, the control of the training (`data.control`) is applied too."""
-        language, calls = self.language.build(), self.open_calls(self._weights)
+        language = self.language.build()
+        agent = EndpointAgent(
+            self.open_calls(self._weights),
+            language,
+            self.past_screens,
+            self.max_tokens,
+            workers=self.concurrency,
+            code_fences=self.code_fences,
+            prompt=self._prompt,
+        )
         if self.as_trained is None:
-            return EndpointAgent(
-                calls,
-                language,
-                self.past_screens,
-                self.max_tokens,
-                workers=self.concurrency,
-                code_fences=self.code_fences,
-                prompt=self._prompt,
-            )
+            return agent
         from vlm_agent.agents.examples.of_run import references_of_run
         from vlm_agent.models.build import load_sentences
         from vlm_agent.models.run_layout import trained
@@ -274,14 +270,5 @@ class EndpointSettings(ServedSettings):
         if data.references is not None:
             references = references_of_run(trained(Path(self.as_trained)).references, data.references)
             sentences = replace(sentences, references=references)
-        limit = sentences.max_answer_tokens
-        agent = EndpointAgent(
-            calls,
-            language,
-            max_tokens=limit,
-            workers=self.concurrency,
-            sentences=sentences,
-            code_fences=self.code_fences,
-        )
-        control = self._recipe.data.control
-        return agent if control is None else controlled(agent, CONTROLS[control])
+        agent = replace(agent, max_tokens=sentences.max_answer_tokens, sentences=sentences)
+        return agent if data.control is None else controlled(agent, CONTROLS[data.control])

@@ -106,7 +106,6 @@ class ReadingAgent(AgentAround):
     judge: Judge | None = None
 
     def visible(self, goal: str, history: Sequence[Turn], screen: Screen) -> Asked:
-        """What the agent is asked, with the elements that are read."""
         turns = tuple(replace(turn, screen=self.reader.screen(turn.screen)) for turn in history)
         return Asked(goal, turns, self.reader.screen(screen))
 

@@ -138,11 +138,10 @@ def _compare_counts(agent: VlmAgent, chat: ChatEndpoint, messages: list[dict], s
     The request is repeated with the smallest screens: an unchanged difference is caused by the text.
     """
     surplus = served - len(sentence)
+    counts = f"the prompt has {served} tokens on the server and {len(sentence)} in training"
+    cause = "its chat template or tokenizer is not that of the run"
     if agent.sentences.as_html:
-        return (
-            f"the prompt has {served} tokens on the server and {len(sentence)} in training: its chat template or "
-            "tokenizer is not that of the run"
-        )
+        return f"{counts}: {cause}"
     dot = np.full((1, 1, 3), 128, np.uint8)  # resized to the smallest screen
     smallest = np.ascontiguousarray(agent.sentences.screens.prepare(dot).transpose(1, 2, 0))
     small = [_with_screen(message, smallest) if message["role"] == "user" else message for message in messages]
@@ -150,10 +149,7 @@ def _compare_counts(agent: VlmAgent, chat: ChatEndpoint, messages: list[dict], s
     expected = len(sentence) - sentence.input_ids.count(SCREEN_TOKEN) + tokens * len(sentence.screens)
     again = chat.completion(small, 1).tokens
     if again is not None and again[0] - expected == surplus:
-        return (
-            f"the prompt has {served} tokens on the server and {len(sentence)} in training, and the difference is the "
-            "same with smaller screens: its chat template or tokenizer is not that of the run"
-        )
+        return f"{counts}, and the difference is the same with smaller screens: {cause}"
     return _other_screen(sentence, sentence.screens[-1].shape[1:], surplus)
 
 
@@ -187,10 +183,8 @@ def _compare_answers(agent: VlmAgent, sentence: Sentence, served: Completion, ch
 
 def _first_other_token(agent: VlmAgent, ids: list[int], text: str) -> int:
     """The index of the first of `ids` at which `text` differs; the end mark's index if `text` is only longer."""
-    for place in range(len(ids)):
-        if not text.startswith(agent.sentences.text(ids[: place + 1])):
-            return place
-    return len(ids) - 1
+    others = (place for place in range(len(ids)) if not text.startswith(agent.sentences.text(ids[: place + 1])))
+    return next(others, len(ids) - 1)
 
 
 def _answer(agent: VlmAgent, sentence: Sentence) -> LocalAnswer:

@@ -46,7 +46,6 @@ CHOICES = (*TEXTS, PLAN)
 Ask = Callable[[str, Messages], str]
 """The reply to a request for one of `CHOICES`. Raises CallError if the request fails."""
 
-
 _MOST_CHARACTERS = 8000
 
 
@@ -225,10 +224,8 @@ def element_name(text: str, on_screen: Iterable[str] = ()) -> str:
     name = text.strip(" .")
     if name.casefold() in {" ".join(one.split()).strip(" .").casefold() for one in on_screen}:
         return name
-    for opening in _OPENINGS:
-        if name.casefold().startswith(opening):
-            name = name[len(opening) :]
-            break
+    opening = next((opening for opening in _OPENINGS if name.casefold().startswith(opening)), "")
+    name = name[len(opening) :]
     if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'`" and name[0] not in name[1:-1]:
         name = name[1:-1]
     return name.strip(" .:`*")

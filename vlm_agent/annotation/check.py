@@ -57,7 +57,6 @@ _VERBS = {
     **dict.fromkeys(("type", "input", "write"), frozenset({"type"})),
     **dict.fromkeys(("go", "return", "navigate"), _PRESSING),
     **dict.fromkeys(("stop", "finish", "end", "complete", "declare", "all"), _ENDING),
-    "press": _PRESSING | _TOUCHING,
     "open": frozenset({"tap", "open_app"}),
     "enter": frozenset({"type", "enter"}),
     "wait": frozenset({"wait"}),
@@ -173,13 +172,12 @@ def _problem_without_element(text: str, action: Action) -> str | None:
 
 def _actions_named(words: Sequence[str]) -> frozenset[str]:
     """The names of the actions that a description may be of, by its first word."""
-    named = _VERBS.get(words[0], frozenset())
-    if words[0] == "press":
-        if words[1:3] == ["and", "hold"]:
-            return frozenset({"long_press"})
-        # "press the back button" is no tap, even if the screen has such a button: the language has a word for it.
-        return frozenset(_buttons(words)) or _TOUCHING
-    return named
+    if words[0] != "press":
+        return _VERBS.get(words[0], frozenset())
+    if words[1:3] == ["and", "hold"]:
+        return frozenset({"long_press"})
+    # "press the back button" is no tap, even if the screen has such a button: the language has a word for it.
+    return frozenset(_buttons(words)) or _TOUCHING
 
 
 def _direction_problem(words: Sequence[str], action: Action) -> str | None:
@@ -196,10 +194,9 @@ def _buttons(words: Sequence[str]) -> set[str]:
 
 def _status_problem(words: Sequence[str], action: Action) -> str | None:
     says_impossible = any(word in _IMPOSSIBLE for word in words) or ("not" in words and "possible" in words)
-    if action == Action.impossible():
-        return None if says_impossible else "other status"
-    is_complete = any(word in _COMPLETE for word in words)
-    return None if is_complete and not says_impossible else "other status"
+    says_complete = not says_impossible and any(word in _COMPLETE for word in words)
+    is_right = says_impossible if action == Action.impossible() else says_complete
+    return None if is_right else "other status"
 
 
 def _element_problem(words: Sequence[str], step: Step) -> str | None:

@@ -69,13 +69,7 @@ class Prompts:
 
     def think(self, goal: str, earlier: Sequence[str], step: Step, screen: str, action: str) -> Messages:
         """Asks for the thought that leads to `action`. `earlier`: descriptions of the actions before, oldest first."""
-        values = {
-            "goal": one_line(goal),
-            "earlier": numbered_lines(earlier) or "none",
-            "screen": screen or "none",
-            "action": action,
-        }
-        return self._messages("think", values, [_pixels(step)])
+        return self._messages("think", _values(goal, earlier, screen or "none", action), [_pixels(step)])
 
     def result(self, before: Step, after: Step, action: str) -> Messages:
         """Asks what `action` changed between two screens."""
@@ -95,13 +89,7 @@ class Prompts:
                 picture = draw_touched(picture, step.action, step.elements)
                 notes.append("What the finger touches next is marked in magenta; do not mention the mark.")
             pictures.append(np.asarray(picture))
-        values = {
-            "goal": one_line(goal),
-            "earlier": numbered_lines(earlier) or "none",
-            "screen": "\n\n".join(notes),
-            "action": action,
-        }
-        return self._messages("plan", values, pictures)
+        return self._messages("plan", _values(goal, earlier, "\n\n".join(notes), action), pictures)
 
     def plan_again(self, reason: str) -> Messages:
         """Asks for a reply that can be read. `reason`: why the last one cannot."""
@@ -109,6 +97,10 @@ class Prompts:
 
     def _messages(self, name: str, values: Mapping[str, str], pictures: Sequence[np.ndarray]) -> Messages:
         return [user(self._templates[name].substitute(values), pictures)]
+
+
+def _values(goal: str, earlier: Sequence[str], screen: str, action: str) -> dict[str, str]:
+    return {"goal": one_line(goal), "earlier": numbered_lines(earlier) or "none", "screen": screen, "action": action}
 
 
 def _texts(folder: Path, placeholders: Mapping[str, frozenset[str]]) -> dict[str, str]:

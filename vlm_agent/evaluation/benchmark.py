@@ -83,11 +83,10 @@ class Benchmark(Section):
     contains every smaller one. `subsets`: the subsets to score; empty for all.
     `groups`: groups scored in addition to the subsets, or a JSON file of them. In a benchmark file, a relative path is
     that of a file in the folder of the shards (`convert --groups` puts it there), or else in the working folder.
-    `dialect`: a scorer in addition to the
-    official and the strict one, `further_dialects`: more of them; with a dialect of AitZ, a result has its
-    table of metrics. `name`, `about` and `source` describe a published benchmark; every benchmark file has
-    them. `published_split` identifies its test episodes; published numbers are marked as comparable only where the
-    scored episodes agree with it.
+    `dialect`: a scorer in addition to the official and the strict one, `further_dialects`: more of them; with a dialect
+    of AitZ, a result has its table of metrics. `name`, `about` and `source` describe a published benchmark; every
+    benchmark file has them. `published_split` identifies its test episodes; published numbers are marked as comparable
+    only where the scored episodes agree with it.
     """
 
     name: str | None = None

@@ -72,11 +72,9 @@ def _offline(run: Path, folder: Path, digest: str) -> Scores:
 
 def _title(shards: Path, digest: str) -> str:
     """What the shards hold; the name of their folder, where other shards are there now."""
-    if (shards / MANIFEST).is_file() and manifest_digest(shards) == digest:
-        title = title_of(read_manifest(shards))
-        if title is not None:
-            return title
-    return shards.absolute().name
+    is_here = (shards / MANIFEST).is_file() and manifest_digest(shards) == digest
+    title = title_of(read_manifest(shards)) if is_here else None
+    return shards.absolute().name if title is None else title
 
 
 def _about(about: Mapping[str, Any]) -> str:
@@ -87,13 +85,12 @@ def _about(about: Mapping[str, Any]) -> str:
 
 def _shares(of_run: Mapping[str, Any]) -> list[Share]:
     """The shares of the overall sets; the official score next to the strict one."""
-    shares = []
-    for measure, title in _MEASURES.items():
-        for scorer in SCORERS:
-            row = of_run.get(scorer, {}).get(OVERALL, {})
-            interval = row.get("intervals", {}).get(measure)
-            shares.append(Share(f"{title}, {scorer}", row.get(measure), interval))
-    return shares
+    rows = {scorer: of_run.get(scorer, {}).get(OVERALL, {}) for scorer in SCORERS}
+    return [
+        Share(f"{title}, {scorer}", row.get(measure), row.get("intervals", {}).get(measure))
+        for measure, title in _MEASURES.items()
+        for scorer, row in rows.items()
+    ]
 
 
 def _online(run: Path, folder: Path, digest: str) -> Scores:
@@ -215,10 +212,7 @@ def _shipped(name: str, draw: Mapping[str, Any] | None) -> str | None:
 
 
 def _controls(identity: Mapping[str, Any], chosen: Sequence[str]) -> list[str]:
-    every = controls_of(identity["text_inputs"])
-    if tuple(chosen) == every:
-        return []
-    return ["--controls", *(chosen or ("none",))]
+    return [] if tuple(chosen) == controls_of(identity["text_inputs"]) else ["--controls", *(chosen or ("none",))]
 
 
 def _note(file: str, content: Mapping[str, Any]) -> str:

@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from vlm_agent.action_languages.language import SWIPES
-from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TEXT, KINDS_WITH_TOUCH, NO_POINT, ActionKind
+from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TEXT, KINDS_WITH_TOUCH, NO_POINT, Action, ActionKind
 from vlm_agent.evaluation.scoring.controls import android_control, gui_odyssey
 from vlm_agent.evaluation.scoring.dialects import AITW, Scorer, find_dialect
+from vlm_agent.evaluation.scoring.judged import numbered
 from vlm_agent.evaluation.scoring.measures import interval, percent, resampled
-from vlm_agent.evaluation.scoring.steps import Actions, Ruling, Steps, StepTable, step_tables
+from vlm_agent.evaluation.scoring.steps import Actions, Ruling, Steps, StepTable, action_columns, step_tables
 
 _POLICIES = 8
 """Blind policies that are tried; each has one action for each kind of gold action."""
@@ -70,7 +71,7 @@ def spread(source: Steps, scorers: Sequence[str] = (), grey: Steps | None = None
     tables, grey_tables = list(step_tables(source)), None if grey is None else list(step_tables(grey))
     names = tuple(scorers) or (dialects_of(tables[0]) if tables else tuple(AITW))
     dialects = {name: find_dialect(name) for name in names}
-    episode = _episodes(tables)
+    _, episode = numbered(table.episode_id for table in tables)
     pointed = np.concatenate([np.isin(table.gold.name, _POINTED) for table in tables])
     kinds = np.concatenate([table.gold.name for table in tables])
     blind = [[policy.answers(table) for table in tables] for policy in _policies(tables)]
@@ -134,11 +135,6 @@ def _slip(with_it: Ruling, without: Ruling) -> dict:
     return {"steps": int(decided.sum()), "without": _share(without.right & without.counted, without.counted)}
 
 
-def _episodes(tables: Sequence[StepTable]) -> np.ndarray:
-    ids = pa.chunked_array([table.episode_id for table in tables], pa.string()).combine_chunks()
-    return ids.dictionary_encode().indices.to_numpy().astype(np.int64)
-
-
 def _answered(table: StepTable, answers: Actions) -> StepTable:
     return replace(table, predicted=answers, predicted_box=np.full_like(table.predicted_box, np.nan))
 
@@ -198,11 +194,5 @@ def _constant(tables: Sequence[StepTable], actions: Sequence[tuple]) -> list[Ste
     if not actions:
         return list(tables)
     counts = Counter(actions)
-    kind, touch, lift, text = min(counts, key=lambda action: (-counts[action], action))
-    answered = []
-    for table in tables:
-        rows = len(table)
-        ends = np.tile(touch, (rows, 1)), np.tile(lift, (rows, 1))
-        answer = Actions(np.full(rows, kind, np.int8), ends[0], ends[1], pa.array([text] * rows, pa.string()))
-        answered.append(_answered(table, answer))
-    return answered
+    most_frequent = Action(*min(counts, key=lambda action: (-counts[action], action)))
+    return [_answered(table, action_columns([most_frequent] * len(table))) for table in tables]

@@ -173,16 +173,9 @@ def transfer_table(matrix: TransferMatrix) -> Table:
 def write_transfer(output: Path, matrix: TransferMatrix, facts: Mapping[str, str]) -> None:
     """Writes `transfer.json` and `transfer.html` to `output`. The page loads nothing and escapes every name."""
     output.mkdir(parents=True, exist_ok=True)
-    page = (
-        make_environment()
-        .get_template("transfer.html.jinja")
-        .render(
-            facts=facts,
-            matrix=matrix,
-            style=page_style(),
-            maps={scorer: _heat_map(matrix, scorer) for scorer in matrix.scorers},
-        )
-    )
+    template = make_environment().get_template("transfer.html.jinja")
+    maps = {scorer: _heat_map(matrix, scorer) for scorer in matrix.scorers}
+    page = template.render(facts=facts, matrix=matrix, style=page_style(), maps=maps)
     with atomic_write(output / PAGE) as part:
         part.write_text(page, encoding="utf-8")
     write_json(output / JSON, {"facts": dict(facts), **asdict(matrix)})

@@ -102,16 +102,12 @@ class Bounds:
     def masks(self) -> tuple[torch.Tensor | None, ...]:
         """Which tokens of its cache, and of itself, each token of a segment attends to: bool (1, 1, new, all), made
         before the first layer appends; None for a single token, which attends to all."""
-        lengths = [
-            (end - begin, own.get_seq_length())
-            for own, (begin, end) in zip(self.caches, pairwise(self.host), strict=True)
-        ]
-        return tuple(
-            None
-            if new == 1
-            else torch.ones(1, 1, new, old + new, dtype=torch.bool, device=self.device.device).tril(old)
-            for new, old in lengths
-        )
+        masks: list[torch.Tensor | None] = []
+        for own, (begin, end) in zip(self.caches, pairwise(self.host), strict=True):
+            new, old = end - begin, own.get_seq_length()
+            size, device = (1, 1, new, old + new), self.device.device
+            masks.append(None if new == 1 else torch.ones(size, dtype=torch.bool, device=device).tril(old))
+        return tuple(masks)
 
 
 def to_device(

@@ -162,9 +162,8 @@ def _with_features(config: PretrainedConfig, adapted: Trained) -> PretrainedConf
     """The configuration with the features that the adapter was trained on, in place. Raises DatasetError where their
     file is damaged."""
     if adapted.features.is_file():
-        vars(config)["features"] = read_checked(
-            adapted.features, "restore it from a copy of the run", dict[str, object]
-        )
+        remedy = "restore it from a copy of the run"
+        vars(config)["features"] = read_checked(adapted.features, remedy, dict[str, object])
     return config
 
 

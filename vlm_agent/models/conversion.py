@@ -97,11 +97,8 @@ def refuse(source: Path, name: str, wrong: Sequence[str]) -> None:
     an apostrophe s."""
     if wrong:
         more = [f"… and {len(wrong) - _NAMED} more"] if len(wrong) > _NAMED else []
-        raise CheckpointFormatError(
-            "\n".join(
-                [f"the weights in {source} are not {name}; is every file there, and whole?", *wrong[:_NAMED], *more]
-            )
-        )
+        first = f"the weights in {source} are not {name}; is every file there, and whole?"
+        raise CheckpointFormatError("\n".join([first, *wrong[:_NAMED], *more]))
 
 
 def stored_weights(source: Path) -> Iterator[Stored]:
@@ -119,10 +116,8 @@ def stored_weights(source: Path) -> Iterator[Stored]:
         )
     for file in files:
         if file.suffix == _PICKLE:
-            mapped = _mapped(file).items()
-            yield from (
-                Stored(name, file, tuple(at.shape), _DTYPES.get(at.dtype, str(at.dtype))) for name, at in mapped
-            )
+            for name, at in _mapped(file).items():
+                yield Stored(name, file, tuple(at.shape), _DTYPES.get(at.dtype, str(at.dtype)))
             continue
         check_file(file)
         with safe_open(file, framework="pt") as content:

@@ -74,14 +74,9 @@ class Processor:
             raise CheckpointError(
                 f"this model reads sentences of kind {' or '.join(self.sentence_kinds)}; trajectories are needed here"
             )
+        notes, past = NoteLines.of(data), past_of(data)
         return TrajectorySentences(
-            tokenizer,
-            language,
-            self.screens,
-            self.template,
-            notes=NoteLines.of(data),
-            as_html=self.screens_as_html,
-            past=past_of(data),
+            tokenizer, language, self.screens, self.template, notes=notes, as_html=self.screens_as_html, past=past
         )
 
 
@@ -129,7 +124,7 @@ class ModelFamily(Protocol):
     def load(self, folder: Path, dtype: torch.dtype | None = None) -> PreTrainedModel:
         """Loads a whole model from a folder written by `save_pretrained`, in `dtype`; None: that of its configuration,
         to which weights that were saved in a higher precision are rounded."""
-        options = {} if dtype is None else {"dtype": dtype}
+        options: dict[str, Any] = {} if dtype is None else {"dtype": dtype}
         return self.prepare(complete_model(self.model, folder, str(folder), **options))
 
     def save_for_serving(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
@@ -192,8 +187,7 @@ FAMILIES: Registry[ModelFamily] = Registry(
     },
     instance_of=ModelFamily,
 )
-"""`model_type` of a configuration → its family. The published Qwen-VL (2023) is converted to a
-llama_vit."""
+"""`model_type` of a configuration → its family. The published Qwen-VL (2023) is converted to a llama_vit."""
 
 FAMILY_OF_ORIGIN = {"language_model": "llama_vit", "encoder_decoder": "auto_ui"}
 """Origin of a recipe → the one family that it describes. A `vlm` is absent: its `model_type` selects the family, as
@@ -205,8 +199,7 @@ def family(model_type: Any, key: str = "") -> ModelFamily:
     if not isinstance(model_type, str) or model_type not in FAMILIES:
         raise CheckpointError(
             f"{key and f'{key}: '}models of type {model_type!r} are not supported; supported are "
-            f"{', '.join(FAMILIES)}. The published "
-            "Qwen-VL of 2023 is converted first: vlm-agent convert-checkpoint"
+            f"{', '.join(FAMILIES)}. The published Qwen-VL of 2023 is converted first: vlm-agent convert-checkpoint"
         )
     return FAMILIES[model_type]
 

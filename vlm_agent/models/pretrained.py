@@ -95,14 +95,8 @@ def whole_model(
 def _loaded(model_class: Any, source: WeightsSource, key: str, **options: Any) -> Any:
     """The model of a source that is a checkpoint. `options`: of `complete_model`."""
     with explain_load_errors(source, key):
-        return complete_model(
-            model_class,
-            source.location,
-            _name(source, key),
-            use_safetensors=source.gguf_file is None,
-            **options,
-            **hub_options(source),
-        )
+        options |= {"use_safetensors": source.gguf_file is None} | hub_options(source)
+        return complete_model(model_class, source.location, _name(source, key), **options)
 
 
 def complete_model(
@@ -126,7 +120,13 @@ def complete_model(
         raise CheckpointError(
             f"{name} lacks {len(missing)} of the model's weights, {missing[0]} first: it is incomplete, or {_OTHER}"
         )
-    if surplus := _surplus(sorted(report["unexpected_keys"]), model, whole=not unused):
+    surplus = sorted(report["unexpected_keys"])
+    if unused:
+        # A part of a checkpoint, such as a vision tower without its classifier: a damaged config.json would leave out
+        # further layers of its own kind alone.
+        own = {_DIGITS.sub("#", key) for key in model.state_dict()}
+        surplus = [key for key in surplus if _DIGITS.sub("#", key) in own]
+    if surplus:
         raise CheckpointError(
             f"{name} has {len(surplus)} weights that the model of its config.json does not read, {surplus[0]} first: "
             f"it is damaged, or {_OTHER}"
@@ -135,15 +135,6 @@ def complete_model(
 
 
 _OTHER = "of another model than its config.json says; download it again"
-
-
-def _surplus(unexpected: Sequence[str], model: PreTrainedModel, whole: bool) -> list[str]:
-    """The unread weights of a checkpoint that a damaged config.json would leave out. Of a model that
-    is part of a checkpoint, such as a vision tower without its classifier, only further layers of its own kind are."""
-    if whole:
-        return list(unexpected)
-    own = {_DIGITS.sub("#", key) for key in model.state_dict()}
-    return [key for key in unexpected if _DIGITS.sub("#", key) in own]
 
 
 _DIGITS = re.compile(r"\d+")
@@ -330,9 +321,8 @@ def _advice(source: WeightsSource, key: str, reason: str) -> str:
     if not folder.is_dir() or "gated" in reason:
         absent = "" if folder.is_dir() else f"No folder {source.location} exists here. "
         return (
-            f"\n{absent}Give the path of a folder that holds it, or a name on "
-            "huggingface.co. A gated one, such as Llama 2, also needs its licence accepted on its page there and "
-            "`hf auth login` here."
+            f"\n{absent}Give the path of a folder that holds it, or a name on huggingface.co. A gated one, such as "
+            "Llama 2, also needs its licence accepted on its page there and `hf auth login` here."
         )
     if source.gguf_file is None and any(folder.glob("*.bin")) and not any(folder.glob("*.safetensors")):
         loader = "AutoModelForCausalLM" if key == "language_model" else "AutoModel"

@@ -22,6 +22,7 @@ _WORD = r"\p{L}[\p{L}\p{M}'_]*"
 _SPACE = " "
 _ROW = r"\d+ (?=\d)"
 _NUMBER = re.compile(r"\d+ ?")
+_BYTE_LEVEL = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 
 
 def build_word_tokenizer(
@@ -40,18 +41,17 @@ def build_word_tokenizer(
     fixed_patterns = [*map(_phrase_pattern, phrases), *marks]
     word = _with_leading_space(fixed_patterns) if leading_spaces else _WORD
     splitter = pre_tokenizers.Split(Regex("|".join([*fixed_patterns, _ROW, r"\d+", word, "."])), "isolated")
-    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    fixed = [_as_bytes(byte_level, piece) for piece in (*phrases, *coordinates)]
+    fixed = map(_as_bytes, (*phrases, *coordinates))
     tokens = dict.fromkeys([*_SPECIAL, *alphabet, *fixed])
     counts = Counter(piece for text in texts for piece, _ in splitter.pre_tokenize_str(text))
     for piece, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         if len(tokens) >= size:
             break
-        tokens[_as_bytes(byte_level, piece)] = None
+        tokens[_as_bytes(piece)] = None
     # ignore_merges: a piece of the vocabulary is one token; without merges, any other piece becomes bytes.
     model = models.BPE({token: index for index, token in enumerate(tokens)}, [], ignore_merges=True)
     tokenizer = Tokenizer(model)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([splitter, byte_level])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([splitter, _BYTE_LEVEL])
     tokenizer.decoder = decoders.ByteLevel()
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -64,16 +64,14 @@ def build_word_tokenizer(
 
 def coordinate_ids(tokenizer: PreTrainedTokenizerBase, coordinates: Iterable[Coordinate]) -> list[int]:
     """The token ids of coordinates in a tokenizer that `build_word_tokenizer` built."""
-    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     vocabulary = tokenizer.get_vocab()
-    return [vocabulary[_as_bytes(byte_level, coordinate.piece)] for coordinate in coordinates]
+    return [vocabulary[_as_bytes(coordinate.piece)] for coordinate in coordinates]
 
 
 def words_by_space(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
     """The token ids of words with their leading space and, in the same order, without it, for words that the
     vocabulary contains in both forms."""
-    vocabulary = tokenizer.get_vocab()
-    space = _as_bytes(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False), _SPACE)
+    vocabulary, space = tokenizer.get_vocab(), _as_bytes(_SPACE)
     pairs = [
         (number, vocabulary[token.removeprefix(space)])
         for token, number in sorted(vocabulary.items(), key=lambda item: item[1])
@@ -96,6 +94,6 @@ def _phrase_pattern(phrase: str) -> str:
     return re.escape(phrase) + end
 
 
-def _as_bytes(byte_level: pre_tokenizers.ByteLevel, piece: str) -> str:
+def _as_bytes(piece: str) -> str:
     """The piece in ByteLevel's spelling, which is the spelling of the vocabulary."""
-    return "".join(part for part, _ in byte_level.pre_tokenize_str(piece))
+    return "".join(part for part, _ in _BYTE_LEVEL.pre_tokenize_str(piece))

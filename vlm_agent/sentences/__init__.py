@@ -22,6 +22,8 @@ ACTION_ROLE = 0
 _OF_TOKENS = ("input_ids", "labels", "kinds", "roles", "weights")
 """The fields of a `Sentence` with an entry for each token."""
 
+_OF_SCREENS = ("screens", "element_labels")
+
 
 @dataclass
 class Sentence:
@@ -99,21 +101,15 @@ class Sentence:
         """The first `end` tokens with their screens. `end` must not be inside a screen."""
         is_screen = [id_ == SCREEN_TOKEN for id_ in self.input_ids[:end]]
         screens = sum(now and not before for before, now in zip([False, *is_screen], is_screen, strict=False))
-        prefix = replace(self)
-        for name in _OF_TOKENS:
-            setattr(prefix, name, getattr(self, name)[:end])
-        prefix.screens, prefix.element_labels = self.screens[:screens], self.element_labels[:screens]
-        prefix.branches = [one for one in self.branches if one[0] < end]
-        return prefix
+        kept = {name: getattr(self, name)[:end] for name in _OF_TOKENS}
+        kept |= {name: getattr(self, name)[:screens] for name in _OF_SCREENS}
+        return replace(self, branches=[one for one in self.branches if one[0] < end], **kept)
 
     def suffix(self, begin: int) -> "Sentence":
         """The tokens from `begin` on with their screens, without branches. `begin` must not be inside a screen."""
-        before, suffix = self.prefix(begin), replace(self)
-        for name in _OF_TOKENS:
-            setattr(suffix, name, getattr(self, name)[begin:])
-        suffix.screens = self.screens[len(before.screens) :]
-        suffix.element_labels = self.element_labels[len(before.screens) :]
-        return suffix
+        screens = len(self.prefix(begin).screens)
+        kept = {name: getattr(self, name)[begin:] for name in _OF_TOKENS}
+        return replace(self, **kept, **{name: getattr(self, name)[screens:] for name in _OF_SCREENS})
 
     def __len__(self) -> int:
         return len(self.input_ids)

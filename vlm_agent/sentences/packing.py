@@ -97,11 +97,9 @@ def supervision_columns(roles: Sequence[Sequence[int]], weights: Sequence[Sequen
     if any(part.count(ACTION_ROLE) < len(part) for part in roles):
         columns["roles"] = _row(roles)
     if any(part.count(1) < len(part) for part in weights):
-        columns["loss_weights"] = torch.from_numpy(np.concatenate([np.asarray(part, np.float32) for part in weights]))[
-            None
-        ]
+        columns["loss_weights"] = _row(weights, np.float32)
     return columns
 
 
-def _row(parts: Sequence[Sequence[int]]) -> torch.Tensor:
-    return torch.from_numpy(np.concatenate([np.asarray(part, np.int64) for part in parts]))[None]
+def _row(parts: Sequence[Sequence[float]], dtype: type[np.generic] = np.int64) -> torch.Tensor:
+    return torch.from_numpy(np.concatenate([np.asarray(part, dtype) for part in parts]))[None]

@@ -143,12 +143,11 @@ class StepSentences(Tokens):
         """
         head, actions, goal_text, description = self._texts(goal, past, screen)
         opening, goal_segment = [*head, goal_text], Segment(f" {goal_text}" if head else goal_text, USER)
-        room = (
-            self.max_source_tokens - sum(self.count(" " + text if at else text) for at, text in enumerate(opening)) - 1
-        )
+        needed = sum(self.count(" " + text if at else text) for at, text in enumerate(opening)) + 1
+        room = self.max_source_tokens - needed
         if room < 0:
             raise TooLongError(
-                f"the goal {goal[:60]!r} takes {self.max_source_tokens - room} tokens with its headings, more than "
+                f"the goal {goal[:60]!r} takes {needed} tokens with its headings, more than "
                 f"data.max_source_tokens ({self.max_source_tokens}); raise it to at least that number"
             )
         counts = [self.count(" " + text) for text in actions]

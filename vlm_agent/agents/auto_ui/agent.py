@@ -110,7 +110,6 @@ class AutoUiAgent(Agent):
         return self.answer_prepared([self.preparation()(episode) for episode in episodes])
 
     def preparation(self) -> Preparation:
-        """Prepares episodes in other processes."""
         return partial(prepare, self.sentences, self.features.lookup)
 
     def answer_prepared(self, prepared: Sequence["PreparedEpisode"]) -> list[list[Answer]]:

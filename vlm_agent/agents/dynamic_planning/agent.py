@@ -10,9 +10,8 @@ with the reason; if that fails too, the step has no action, which is a wrong ans
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, Literal, Self
-
-import numpy as np
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents.agent import NOT_PERFORMED, Answer, Diagnostics, Judge, Turn
@@ -153,9 +152,8 @@ class DynamicPlanningAgent(PromptedAgent):
                 raise UserError("feedback: gold needs recorded actions, as `vlm-agent evaluate` has them")
             is_right = lambda action: judge(action, step)  # noqa: E731
         history, screen = self.visible(history, recorded_screen(episode, number))
-        situation = _Situation(
-            episode.goal, history, screen, self._plan_for(episode, len(history)), is_right, episode.id
-        )
+        plan = self._plan_for(episode, len(history))
+        situation = _Situation(episode.goal, history, screen, plan, is_right, episode.id)
         return self.answer_with_calls(lambda replies: self._answer(situation, replies))
 
     def _plan_for(self, episode: Episode, turn: int) -> Plan | None:
@@ -246,13 +244,8 @@ class DynamicPlanningAgent(PromptedAgent):
         known = references.captions.get(reference.id)
         if known is not None and not counts:
             return known
-        question = self._screen_turn(
-            "",
-            {},
-            references.source.first_screen(reference.number),
-            str(self.prompts.caption_question),
-            with_marks=False,
-        )
+        screen = references.source.first_screen(reference.number)
+        question = self._screen_turn("", {}, screen, str(self.prompts.caption_question), with_marks=False)
         messages = [system(str(self.prompts.caption)), question]
         caption = calls.read(messages, read_description, "caption", CAPTION_TOKENS, counts, kind="caption")
         if self.rehearsed is None:
@@ -304,11 +297,9 @@ class DynamicPlanningAgent(PromptedAgent):
         paragraphs = self._memory(situation.history) if self.mode.first == "nothing" else {}
         if self.feedback == "screen":
             paragraphs |= {"unchanged": _actions_without_effect(situation.history)}
+        paragraphs |= guide.paragraphs
         question = self._question_after(situation.history)
-        return [
-            *messages,
-            self._screen_turn(situation.goal, paragraphs | dict(guide.paragraphs), situation.screen, question),
-        ]
+        return [*messages, self._screen_turn(situation.goal, paragraphs, situation.screen, question)]
 
     def _earlier_rounds(self, goal: str, history: Sequence[Turn]) -> Messages:
         turns = [turn for _, turn in shown_turns(history)]
@@ -369,19 +360,13 @@ class DynamicPlanningAgent(PromptedAgent):
         shown = {name: without_tags(text) for name, text in paragraphs.items()}
         texts = {"goal": one_line(goal), **shown, "html": html}
         text = "\n\n".join(part for part in (self.prompts.paragraphs(texts), *notes, question) if part)
-        return user(text, [] if self.shown == "html" else [_picture(screen, needs_marks)])
-
-
-def _picture(screen: Screen, with_marks: bool) -> np.ndarray:
-    pixels = pixels_of(screen)
-    return numbered(pixels, screen.elements or ()) if with_marks else pixels
+        if self.shown == "html":
+            return user(text)
+        pixels = pixels_of(screen)
+        return user(text, [numbered(pixels, screen.elements or ()) if needs_marks else pixels])
 
 
 def _actions_without_effect(history: Sequence[Turn]) -> str:
     """The last actions, in words, since which the screen has not changed; empty if the last one changed it."""
-    tried: list[str] = []
-    for turn in reversed(history):
-        if turn.changed is not False:
-            break
-        tried.insert(0, action_in_words(turn.action, turn.screen))
-    return ", then ".join(tried)
+    last = takewhile(lambda turn: turn.changed is False, reversed(history))
+    return ", then ".join(reversed([action_in_words(turn.action, turn.screen) for turn in last]))

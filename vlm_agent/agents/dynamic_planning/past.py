@@ -43,14 +43,10 @@ def _with_own_past(answer: AnswerStep, episode: Episode) -> list[Answer]:
             reason = f"its history is unknown, because step {number} failed"
             answers += [Answer("", None, failed=reason)] * (len(episode) - len(answers))
             break
-        history.append(_own_turn(answers[-1], episode, number))
+        # Without an action nothing was done, and the demonstrated action stays unknown to the agent.
+        action = answers[-1].action or Action.wait()
+        history.append(Turn(recorded_screen(episode, number), answers[-1], action, answers[-1].notes))
     return answers
-
-
-def _own_turn(answer: Answer, episode: Episode, number: int) -> Turn:
-    """Without an action nothing was done, and the demonstrated action stays unknown to the agent."""
-    action = Action.wait() if answer.action is None else answer.action
-    return Turn(recorded_screen(episode, number), answer, action, answer.notes)
 
 
 def shown_turns(history: Sequence[Turn]) -> list[tuple[int, Turn]]:

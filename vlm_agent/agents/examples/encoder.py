@@ -185,12 +185,9 @@ class SentenceEncoder:
         with self._lock, torch.inference_mode():
             for start in range(0, len(texts), _BATCH):
                 batch = longest_first[start : start + _BATCH]
+                shown = [texts[index] for index in batch]
                 tokens = self.tokenizer(
-                    [texts[index] for index in batch],
-                    padding=True,
-                    truncation=True,
-                    max_length=self.max_tokens,
-                    return_tensors="pt",
+                    shown, padding=True, truncation=True, max_length=self.max_tokens, return_tensors="pt"
                 )
                 if not tokens["input_ids"].shape[1]:  # empty texts, and a tokenizer without special tokens
                     continue
@@ -268,16 +265,12 @@ def goal_encoder(name: str) -> Encoder:
 
     Raises EncoderError if it does not exist.
     """
-    if name == WORDS:
-        return SharedWords()
-    return SentenceEncoder.load(name)
+    return SharedWords() if name == WORDS else SentenceEncoder.load(name)
 
 
 def goal_encoder_digest(name: str) -> str:
     """What `goal_encoder(name)` computes, as a digest. Raises EncoderError if it does not exist."""
-    if name == WORDS:
-        return WORDS
-    return encoder_digest(name)
+    return WORDS if name == WORDS else encoder_digest(name)
 
 
 def _words(text: str) -> list[str]:

@@ -204,9 +204,8 @@ def _action(row: dict) -> Action:
 
 
 def _screen(row: dict) -> Screen:
-    return Screen(
-        None, tuple(UiElement(tuple(one["box"].values()), one["text"], one["type"]) for one in row["elements"])
-    )
+    elements = (UiElement(tuple(one["box"].values()), one["text"], one["type"]) for one in row["elements"])
+    return Screen(None, tuple(elements))
 
 
 _DECIMALS = 5
@@ -283,7 +282,7 @@ class References(Generic[SourceT]):
     @cached_property
     def episodes(self) -> list[list[int]]:
         """The numbers of the episodes with each of `distinct_goals`."""
-        return list(_by_goal(self.source).values())
+        return list(by_goal(self.source.goals).values())
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "_lock"}
@@ -295,7 +294,7 @@ class References(Generic[SourceT]):
 
 def distinct_goals(source: GoalSource) -> list[str]:
     """A goal as written for each different one (in `normalise`), in order of appearance."""
-    return [source.goals[numbers[0]] for numbers in _by_goal(source).values()]
+    return [source.goals[numbers[0]] for numbers in by_goal(source.goals).values()]
 
 
 def stored_vectors(encoder: Encoder, digest: str, goals: Sequence[str], folder: Path) -> np.ndarray:
@@ -341,8 +340,9 @@ def _encoded(encoder: Encoder, goals: Sequence[str]) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _by_goal(source: GoalSource) -> dict[str, list[int]]:
+def by_goal(goals: Sequence[str]) -> dict[str, list[int]]:
+    """Goal (in `normalise`) → its indices in `goals`."""
     found: dict[str, list[int]] = {}
-    for number, goal in enumerate(source.goals):
+    for number, goal in enumerate(goals):
         found.setdefault(normalise(goal), []).append(number)
     return found

@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from vlm_agent.agents.examples.encoder import EncoderError, SentenceEncoder, encoder_digest
-from vlm_agent.agents.examples.nearest import Reference, References
-from vlm_agent.datasets.statistics.leakage import normalise
+from vlm_agent.agents.examples.nearest import Reference, References, by_goal
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
 from vlm_agent.files.parquet import ParquetWriter, check_columns, open_parquet
@@ -108,14 +107,7 @@ class RunReferences(ReferenceLines):
 def first_of_goals(goals: Sequence[str]) -> list[int]:
     """The episodes that may be references, as indices of `goals`: the first two with each goal. A third one is never
     the first that is not the episode of the sentence."""
-    found: dict[str, int] = {}
-    kept = []
-    for index, goal in enumerate(goals):
-        key = normalise(goal)
-        found[key] = found.get(key, 0) + 1
-        if found[key] <= 2:
-            kept.append(index)
-    return kept
+    return sorted(index for indices in by_goal(goals).values() for index in indices[:2])
 
 
 def references_of_run(path: Path, settings: ReferencesRecipe) -> ReferenceLines:

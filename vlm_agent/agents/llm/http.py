@@ -40,9 +40,8 @@ def headers(key: str | None) -> dict[str, str | Omit]:
 
 def is_broken_connection(error: Exception) -> bool:
     """Whether an established connection broke, so that another attempt may succeed."""
-    return isinstance(error.__cause__, (httpx2.NetworkError, httpx2.RemoteProtocolError)) and not isinstance(
-        error.__cause__, httpx2.ConnectError
-    )
+    is_broken = isinstance(error.__cause__, (httpx2.NetworkError, httpx2.RemoteProtocolError))
+    return is_broken and not isinstance(error.__cause__, httpx2.ConnectError)
 
 
 def was_sent(error: Exception) -> bool:

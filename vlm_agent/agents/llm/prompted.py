@@ -139,7 +139,6 @@ class ServedAgent(Agent):
         """The calls for the steps of `episodes`, with replies of typical lengths, whether they are on disk or not."""
 
     def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
-        """Answers step by step with `workers` concurrent calls."""
         return answer_step_by_step(self, episodes, self.workers, self.stop)
 
     def stop(self) -> None:

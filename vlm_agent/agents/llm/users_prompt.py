@@ -76,7 +76,7 @@ class UsersPrompt(Section):
             "goal": lambda: goal,
             "instruction": lambda: _instruction(screen),
             "calls": lambda: _lines([language.encode(turn.action, turn.screen) for turn in past]),
-            "steps": lambda: _lines([_in_words(turn) for turn in past]),
+            "steps": lambda: _lines([turn.screen.instruction or turn_in_words(turn) for turn in past]),
             "height": lambda: str(_picture(language, screen)[0]),
             "width": lambda: str(_picture(language, screen)[1]),
         }
@@ -97,10 +97,6 @@ def _shown(text: str, screen: Screen) -> dict[str, Any]:
 
 def _lines(texts: Sequence[str]) -> str:
     return "\n".join(f"Step {number}: {text}" for number, text in enumerate(texts, 1))
-
-
-def _in_words(turn: Turn) -> str:
-    return turn.screen.instruction if turn.screen.instruction else turn_in_words(turn)
 
 
 def _instruction(screen: Screen) -> str:

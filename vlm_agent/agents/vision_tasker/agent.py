@@ -130,12 +130,11 @@ class VisionTaskerAgent(PromptedAgent):
     ) -> list[dict[str, Any]]:
         """A line break in a goal or a demonstration cannot begin a paragraph."""
         prompts, history = self.prompts, history if self.shows_history else ()
-        same = lines_without_effect(prompts, history, shown, self.show)
         paragraphs = {
             "goal": one_line(goal),
             "examples": "" if example is None else _example(prompts, example),
             "actions": numbered_lines(history_lines(prompts, history, self.show)),
-            "unchanged": "; ".join(same),
+            "unchanged": "; ".join(lines_without_effect(prompts, history, shown, self.show)),
             self.shown if self.shown != "marks" else "words": shown.description,
         }
         notes = [prompts.marks] if shown.picture is not None else []

@@ -1,6 +1,7 @@
 """The prompts of agent `vision_tasker`, a YAML file for each language, and the actions so far in their words."""
 
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -119,11 +120,10 @@ def history_lines(
 
     The line of an answer after which the screen was the same says so.
     """
-    lines = []
-    for turns in _calls(history):
-        line = _line(prompts, turns, show)
-        lines.append(f"{line} {prompts.no_effect}" if _changed_nothing(turns) else line)
-    return lines
+    return [
+        _line(prompts, turns, show) + (f" {prompts.no_effect}" if _changed_nothing(turns) else "")
+        for turns in _calls(history)
+    ]
 
 
 def lines_without_effect(
@@ -132,12 +132,9 @@ def lines_without_effect(
     """The agent's last answers since which the screen has not changed, with the number that a touched element has now;
     none if the last one changed it. `shown`: the current screen."""
     lines: list[str] = []
-    for turns in reversed(_calls(history)):
-        if not _changed_nothing(turns):
-            break
+    for turns in takewhile(_changed_nothing, reversed(_calls(history))):
         action, line = turns[0].action, _line(prompts, turns, show)
-        touches = action.is_touch
-        number = shown.at(action.touch_yx) if touches else None
+        number = shown.at(action.touch_yx) if action.is_touch else None
         lines.insert(0, line if number is None else prompts.fill("line_numbered", line=line, number=str(number)))
     return lines
 

@@ -227,18 +227,15 @@ class VlmAgent(Agent):
 
     @cached_property
     def choice(self) -> Choice:
-        """How each token of an answer is chosen."""
         if not self.constrained:
             return most_likely
         return Constrained(self.tokenizer, self.sentences.language, self.limits, self.sentences.ending)
 
     @property
     def limits(self) -> Limits:
-        """Where an answer ends."""
         return Limits(self.sentences.end_mark, self.sentences.max_answer_tokens)
 
     def precision(self) -> torch.autocast:
-        """The context of forward passes."""
         return torch.autocast(cast(torch.device, self.model.device).type, torch.bfloat16, enabled=self.bf16)
 
 

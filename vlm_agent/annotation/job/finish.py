@@ -65,8 +65,7 @@ def summarise(output: Path, console: Console) -> None:
     for name, counts in manifest["texts"].items():
         table.add_row(name, *(f"{counts.get(column, 0):,}" for column in _COLUMNS))
     console.print(table)
-    findings = read_findings(output)
-    if findings:
+    if findings := read_findings(output):
         print_findings(findings, console, f"see {output / FINDINGS}")
 
 
@@ -124,8 +123,7 @@ def _manifest(plan: AnnotationPlan, entries: Sequence[ShardEntry], edits: EditSt
 def check(shards: Path, split: str | None, subset: str | None, console: Console) -> None:
     """Prints every finding of a folder of shards, annotated here or elsewhere."""
     dataset = ShardDataset(shards, split, subset)
-    findings = list(check_dataset(dataset))
-    if findings:
+    if findings := list(check_dataset(dataset)):
         print_findings(findings, console, f"checked {len(dataset):,} episodes", len(findings))
     elif kinds := _kinds_of_texts(dataset):
         console.print(f"Checked {len(dataset):,} episodes: no {' or '.join(kinds)} needs a look", highlight=False)

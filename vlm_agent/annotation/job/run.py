@@ -116,7 +116,14 @@ class _Run:
         """Annotates the shards; returns what is missing."""
         if not shards:
             return []
-        self._announce([self._position[name] for shard in shards for name in shard.episode_ids], max_tokens)
+        episodes = [self._position[name] for shard in shards for name in shard.episode_ids]
+        expected = self._estimate(episodes, max_tokens)
+        self._console.print(
+            f"{self._output}: {len(episodes):,} episodes to annotate; estimated: "
+            f"{expected.in_words(self._service.limits.price)}",
+            highlight=False,
+            soft_wrap=True,
+        )
         failures: list[Failure] = []
         try:
             job(self._output).fill(
@@ -129,18 +136,8 @@ class _Run:
             self._console.print(self._calls.spending(), highlight=False, soft_wrap=True)
         return failures
 
-    def _announce(self, episodes: Sequence[int], max_tokens: int) -> None:
-        expected = self._estimate(episodes, max_tokens)
-        self._console.print(
-            f"{self._output}: {len(episodes):,} episodes to annotate; estimated: "
-            f"{expected.in_words(self._service.limits.price)}",
-            highlight=False,
-            soft_wrap=True,
-        )
-
     def _estimate(self, episodes: Sequence[int], max_tokens: int) -> Expense:
         """The calls and tokens of these episodes, from `SAMPLED` of them; requests that are on disk cost nothing."""
-        sampled = sorted({episodes[len(episodes) * number // SAMPLED] for number in range(SAMPLED)})
         total, steps = Expense(), 0
 
         def ask(name: str, messages: Messages) -> str:
@@ -152,7 +149,7 @@ class _Run:
             return TYPICAL if name == PLAN else " ".join(["word"] * _WORDS[name])
 
         sampler = replace(self._annotator, ask=ask)
-        for index in sampled:
+        for index in sorted({episodes[len(episodes) * number // SAMPLED] for number in range(SAMPLED)}):
             steps += len(sampler.annotate(self._dataset[index]))
         return total.times(sum(len(self._dataset.screen_sizes[index]) for index in episodes) / steps)
 

@@ -5,7 +5,7 @@ texts, so they are applied to a complete shard without another call.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -88,26 +88,22 @@ def write_shard(
     counts = {name: Counter[str]() for name in counted}
     digest = edits.digest(plan.episode_ids)
 
-    def annotated() -> Iterator[dict[str, Any]]:
+    with suppress(_Incomplete), ShardWriter(output / plan.shard) as writer:
         for row, steps in rows:
-            missing = [
-                Failure(row["episode_id"], number, name, reason)
-                for number, step in enumerate(steps)
-                for name, reason in step.failed.items()
-            ]
-            failures.extend(missing)
-            for step in steps:
+            for number, (struct, step) in enumerate(zip(row["steps"], steps, strict=True)):
+                struct["notes"] = note_structs(step.notes)
+                failures += [Failure(row["episode_id"], number, *missing) for missing in step.failed.items()]
                 for name in counted:
                     counts[name]["missing" if name in step.failed else step.origin[name]] += 1
-            for struct, step in zip(row["steps"], steps, strict=True):
-                struct["notes"] = note_structs(step.notes)
-            yield _checked(_edited(row, edits), findings)
+            annotated = _checked(_edited(row, edits), findings)
+            if accept_missing or not failures:
+                writer.write_row(annotated)
             report(len(steps))
-
-    if not _write(output / plan.shard, annotated(), lambda: accept_missing or not failures):
-        return failures
-    by_text = {name: dict(sorted(count.items())) for name, count in counts.items()}
-    write_checked(job(output).entry_path(plan.shard), asdict(ShardEntry(plan.shard, digest, by_text, findings)))
+        if failures and not accept_missing:
+            raise _Incomplete
+    if accept_missing or not failures:
+        by_text = {name: dict(sorted(count.items())) for name, count in counts.items()}
+        write_checked(job(output).entry_path(plan.shard), asdict(ShardEntry(plan.shard, digest, by_text, findings)))
     return failures
 
 
@@ -115,27 +111,15 @@ def apply_edits(output: Path, plan: ShardPlan, entry: ShardEntry, edits: EditSto
     """Rewrites a complete shard and its entry with the edits."""
     digest = edits.digest(plan.episode_ids)
     findings: list[dict[str, Any]] = []
-    with open_parquet(output / plan.shard, _REMEDY) as file:
-        rows = (_checked(_edited(file.read(groups=[number]).to_pylist()[0], edits), findings) for number in file.groups)
-        _write(output / plan.shard, rows, lambda: True)
+    with open_parquet(output / plan.shard, _REMEDY) as file, ShardWriter(output / plan.shard) as writer:
+        for number in file.groups:
+            row = file.read(groups=[number]).to_pylist()[0]
+            writer.write_row(_checked(_edited(row, edits), findings))
     write_checked(job(output).entry_path(plan.shard), asdict(entry) | {"edits": digest, "findings": findings})
 
 
 class _Incomplete(Exception):  # noqa: N818 (removes the temporary file of a shard)
     pass
-
-
-def _write(path: Path, rows: Iterable[dict[str, Any]], is_complete: Callable[[], bool]) -> bool:
-    """Writes rows to a shard that appears if `is_complete` after the last row; returns whether it did."""
-    with suppress(_Incomplete):
-        with ShardWriter(path) as writer:
-            for row in rows:
-                if is_complete():
-                    writer.write_row(row)
-            if not is_complete():
-                raise _Incomplete
-        return True
-    return False
 
 
 def _edited(row: dict[str, Any], edits: EditStore) -> dict[str, Any]:

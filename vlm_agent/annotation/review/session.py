@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from vlm_agent.annotation.annotator import TEXTS, clean_text
 from vlm_agent.annotation.check import check_step
@@ -16,7 +15,7 @@ from vlm_agent.annotation.job.settings import WORK
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.drawing.actions import EXPERT, describe, draw_action, draw_elements
 from vlm_agent.drawing.shapes import scaled
-from vlm_agent.episodes import Episode, Step
+from vlm_agent.episodes import Episode
 from vlm_agent.files.png import encode_png
 
 MOST_CHARACTERS = 8000
@@ -105,8 +104,7 @@ class ReviewSession:
 
     @property
     def facts(self) -> dict[str, str]:
-        annotation = self._dataset.manifest["annotation"]
-        return {"shards": str(self.output), "texts by": annotation["model"]}
+        return {"shards": str(self.output), "texts by": self._dataset.manifest["annotation"]["model"]}
 
     @property
     def pages(self) -> int:
@@ -174,14 +172,13 @@ class ReviewSession:
         self._check(episode, number)
         content = self._dataset.without_pixels(episode)
         with self._lock:
-            edit = self._edits[content.id].get(number, Edit())
+            edit = self._edit(content.id, number)
             shown = self._texts(content, number, edit)
             changed = {name: _cleaned(texts[name]) for name in texts if _lines(texts[name]) != _lines(shown[name])}
             edit = Edit({**edit.texts, **changed}, accepted)
             self._store.save(content.id, number, edit)
             self._edits[content.id][number] = edit
-            step = replace(content.steps[number], notes={**content.steps[number].notes, **edit.texts})
-            problem = check_step(step)
+            problem = check_step(replace(content.steps[number], notes={**content.steps[number].notes, **edit.texts}))
             if problem is None:
                 self._problems.pop((content.id, number), None)
             else:
@@ -192,7 +189,14 @@ class ReviewSession:
         """The screen of a step as a PNG, with the action or the elements drawn. Raises UnknownStepError."""
         self._check(episode, number)
         step = self._dataset.step(episode, number)
-        return encode_png(np.asarray(_drawn(step, action, boxes)))
+        if step.screenshot is None:
+            raise AssertionError("a step of shards has pixels")
+        screen = scaled(step.screenshot, _HEIGHT)
+        if boxes:
+            screen = draw_elements(screen, step.elements)
+        if action:
+            screen = draw_action(screen, step.action, EXPERT, elements=step.elements)
+        return encode_png(np.asarray(screen))
 
     def _check(self, episode: int, number: int) -> None:
         if not (0 <= episode < len(self._dataset) and 0 <= number < self._length(episode)):
@@ -232,15 +236,6 @@ class ReviewSession:
         later = [other for other in places if other > place]
         earlier = [other for other in places if other < place]
         return min(later or earlier, default=None)
-
-
-def _drawn(step: Step, action: bool, boxes: bool) -> Image.Image:
-    if step.screenshot is None:
-        raise AssertionError("a step of shards has pixels")
-    screen = scaled(step.screenshot, _HEIGHT)
-    if boxes:
-        screen = draw_elements(screen, step.elements)
-    return draw_action(screen, step.action, EXPERT, elements=step.elements) if action else screen
 
 
 def _lines(text: str) -> str:

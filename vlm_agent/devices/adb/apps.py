@@ -46,7 +46,6 @@ _COMPONENT = re.compile(r"^[ \t]*([A-Za-z][\w.]*/[\w.$]+)[ \t\r]*$", re.MULTILIN
 _PACKAGES: dict[str, list[str]] = yaml.safe_load(Path(__file__).with_name("packages.yaml").read_text(encoding="utf-8"))
 """Normalised name (`_plain`) → packages, the preferred one first."""
 
-
 STARTED = Success(
     "Starting: ",
     re.compile(

@@ -19,7 +19,6 @@ CONNECTION_ERRORS = (adbutils.AdbError, OSError, EOFError, ValueError)
 
 _TRANSIENT_STATES = ("authorizing", "connecting")
 
-
 _TCP = re.compile(r"tcp:(?:(?P<host>[^:\[\]]+):)?(?P<port>[0-9]{1,5})")
 
 _LOOPBACK, _PORT = "127.0.0.1", 5037

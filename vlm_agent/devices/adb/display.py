@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from vlm_agent.devices.adb.link import AdbLink, Words
-from vlm_agent.devices.errors import DeviceError, DeviceLostError, RefusedError
+from vlm_agent.devices.errors import DeviceError, DeviceLostError
 from vlm_agent.episodes import is_black
 
 SIZE_COMMAND: Words = ("wm", "size")
@@ -53,8 +53,7 @@ class Sizes(NamedTuple):
         return sorted(picture) in (sorted(self.panel), sorted(self.own))
 
     def __str__(self) -> str:
-        words = [f"{width}×{height}" for height, width in dict.fromkeys(self)]
-        return " or ".join(words)
+        return " or ".join(f"{width}×{height}" for height, width in dict.fromkeys(self))
 
 
 def read_sizes(output: str) -> Sizes | None:
@@ -114,7 +113,7 @@ class Display:
 
     def _chosen(self, first: bytes) -> bytes:
         """A picture of the only display that is on and has the size of `wm size`. `first`: of the usual display."""
-        self._sizes, numbers = self._read_sizes(), dict(_ID.findall(self._text(IDS_COMMAND)))
+        self._sizes, numbers = self._read_sizes(), dict(_ID.findall(self._link.text(IDS_COMMAND)))
         if len(numbers) < 2 and self._fits(first):
             return first
         pictures = {one: picture for one in numbers if (picture := self._picture_of(one)) is not None}
@@ -170,13 +169,7 @@ class Display:
         )
 
     def _read_sizes(self) -> Sizes | None:
-        return read_sizes(self._text(SIZE_COMMAND))
-
-    def _text(self, words: Words) -> str:
-        try:
-            return self._link.ask(words).decode(errors="replace")
-        except RefusedError:
-            return ""
+        return read_sizes(self._link.text(SIZE_COMMAND))
 
 
 def is_whole(picture: bytes) -> bool:

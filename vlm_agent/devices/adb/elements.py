@@ -30,18 +30,14 @@ def read_elements(dump: str, size: tuple[int, int]) -> tuple[UiElement, ...]:
     `size` is (height, width) in pixels; boxes of the result are in screen fractions. All elements have type TEXT,
     because the dump does not distinguish icons from text.
     """
-    parser = _NodeParser()
-    parser.feed(dump)
-    elements = (_element(node, size) for node in parser.nodes)
+    elements = (_element(node, size) for node in _NodeParser(dump).nodes)
     return tuple(element for element in elements if element is not None)[:MAX_ELEMENTS]
 
 
 def read_field(dump: str) -> tuple[str, str | None] | None:
     """(name, content) of the text field with the focus, None if the dump has none. The content of a password field is
     None, whatever the dump has."""
-    parser = _NodeParser()
-    parser.feed(dump)
-    for node in parser.nodes:
+    for node in _NodeParser(dump).nodes:
         if node.get("focused") == "true" and (node.get("class") or "").endswith(("EditText", "AutoCompleteTextView")):
             name = (node.get("content-desc") or node.get("hint") or "").strip()[:LONGEST_TEXT]
             if node.get("password") == "true":
@@ -52,11 +48,12 @@ def read_field(dump: str) -> tuple[str, str | None] | None:
 
 
 class _NodeParser(HTMLParser):
-    """Collects the attributes of every <node> in `nodes`."""
+    """Collects the attributes of every <node> of `dump` in `nodes`."""
 
-    def __init__(self) -> None:
+    def __init__(self, dump: str) -> None:
         super().__init__(convert_charrefs=True)
         self.nodes: list[dict[str, str | None]] = []
+        self.feed(dump)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "node":

@@ -24,7 +24,6 @@ INSTALL = (
 
 _ENABLE = "enable ADBKeyBoard in the phone's settings (languages and input), and connect again"
 
-
 LONGEST_LINE = 65_000
 """The maximum length of a shell line in bytes. A request to adb's server has at most 65,535, including its header."""
 
@@ -41,10 +40,10 @@ class Keyboard:
 
     def select(self) -> None:
         """Selects ADBKeyBoard if it is installed. Warns if the phone does not select it."""
-        keyboards = self._answer(_ALL).split()
+        keyboards = self._link.text(_ALL).split()
         if UNICODE_KEYBOARD not in keyboards:
             return
-        before, self._remedy = self._answer(_CURRENT), _ENABLE
+        before, self._remedy = self._link.text(_CURRENT).strip(), _ENABLE
         self._before = before if before in keyboards else ""
         self._is_ours = self._select()
         if not self._is_ours:
@@ -92,14 +91,7 @@ class Keyboard:
         return self._is_selected()
 
     def _is_selected(self) -> bool:
-        return self._answer(_CURRENT) == UNICODE_KEYBOARD
-
-    def _answer(self, words: Words) -> str:
-        """The output of a question; empty if the phone refuses it."""
-        try:
-            return self._link.ask(words).decode(errors="replace").strip()
-        except RefusedError:
-            return ""
+        return self._link.text(_CURRENT).strip() == UNICODE_KEYBOARD
 
     def _warn_of_ascii(self) -> None:
         _LOG.warning(

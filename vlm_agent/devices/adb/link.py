@@ -125,6 +125,13 @@ class AdbLink:
         """
         return _output_of(command_line(*commands), self.query(*commands, may_hang=may_hang))
 
+    def text(self, words: Words) -> str:
+        """What `ask` returns, decoded; empty if the phone refuses the command."""
+        try:
+            return self.ask(words).decode(errors="replace")
+        except RefusedError:
+            return ""
+
     def query(self, *commands: Words, may_hang: bool = False) -> ShellResult:
         """Runs commands that may fail, as `ask` does; their status and all output."""
         line = command_line(*commands)

@@ -180,8 +180,7 @@ class AdbPhone:
         elif action.kind is ActionKind.TYPE:
             self._keyboard.type(action.text)
         elif action.kind is ActionKind.OPEN_APP:
-            listing = self._link.ask(LIST_COMMAND).decode(errors="replace")
-            component = find_component(action.text, read_components(listing))
+            component = find_component(action.text, read_components(self.ask(*LIST_COMMAND)))
             self._link.do(start_command(component), success=STARTED)
         else:
             self._link.do(self._command(action))
@@ -198,15 +197,11 @@ class AdbPhone:
         return ("input", "swipe", *map(str, (*reversed(touch), *reversed(lift), duration)))
 
     def packages(self) -> tuple[str, ...]:
-        """The names of all packages on the phone."""
-        return read_packages(self._link.ask(PACKAGES_COMMAND).decode(errors="replace"))
+        return read_packages(self.ask(*PACKAGES_COMMAND))
 
     def launcher(self) -> str | None:
         """The package of the phone's home screen; None if the user has not chosen one of several."""
-        try:
-            return read_launcher(self.ask(*HOME_COMMAND))
-        except RefusedError:
-            return None
+        return read_launcher(self._link.text(HOME_COMMAND))
 
     def _pixel(self, point_yx: tuple[float, float]) -> tuple[int, int]:
         """The pixel (y, x) at a point (y, x) in screen fractions, limited to the screen."""

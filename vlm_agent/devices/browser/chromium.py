@@ -9,7 +9,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import font_roboto
@@ -41,7 +41,6 @@ _FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
 )
-
 
 Point = tuple[float, float]
 
@@ -80,22 +79,18 @@ def chromium() -> Iterator["Browser"]:
     except ImportError as error:
         raise NoBrowserError(f"the browser phone needs Playwright ({error}); {install_line('browser')}") from error
     program = find_chromium()
-    driver = sync_playwright()
-    try:
-        playwright = driver.start()
-    except Error as error:
-        raise NoBrowserError(f"Playwright does not start here: {error.message}") from error
-    try:
+    with ExitStack() as stack:
+        try:
+            playwright = sync_playwright().start()
+        except Error as error:
+            raise NoBrowserError(f"Playwright does not start here: {error.message}") from error
+        stack.callback(playwright.stop)
         try:
             browser = playwright.chromium.launch(executable_path=program, args=list(_FLAGS))
         except Error as error:
             raise NoBrowserError(f"{program} does not start: {error.message}") from error
-        try:
-            yield browser
-        finally:
-            browser.close()
-    finally:
-        playwright.stop()
+        stack.callback(browser.close)
+        yield browser
 
 
 def open_page(browser: "Browser", world: dict, blocked: list[str], faults: list[str]) -> "Page":

@@ -123,9 +123,6 @@ class BrowserPhone:
             _EFFECTS[action.name](self, action)
             self._settle()
 
-    def _swipe(self, action: Action) -> None:
-        swipe(self._page, self._session, _point(action.touch_yx), _point(action.lift_yx))
-
     def _open_site(self, name: str) -> None:
         if name.strip().casefold() in SITES:
             self._go(name.strip().casefold())
@@ -191,7 +188,7 @@ def _device_errors() -> Iterator[None]:
 
 _EFFECTS: dict[str, Callable[[BrowserPhone, Action], object]] = {
     "tap": lambda phone, action: phone._tap(_point(action.touch_yx)),
-    "swipe": lambda phone, action: phone._swipe(action),
+    "swipe": lambda phone, action: swipe(phone._page, phone._session, _point(action.touch_yx), _point(action.lift_yx)),
     "type": lambda phone, action: phone._page.keyboard.insert_text(action.text),
     "enter": lambda phone, action: phone._page.keyboard.press("Enter"),
     "back": lambda phone, action: phone._press("back"),

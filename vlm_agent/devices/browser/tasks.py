@@ -91,7 +91,6 @@ class BrowserTask(TaskWithoutExpert):
 
     @contextmanager
     def open(self) -> Iterator[OpenedDevice]:
-        """A phone at the start of the task."""
         from vlm_agent.devices.browser.phone import BrowserPhone
 
         with BrowserPhone(self.site, self.seed) as phone:

@@ -114,9 +114,7 @@ class LongScreen(DeviceAround):
         if first.digest in self._unscrollable or first.activity.partition("/")[0] == self._launcher:
             return first.pixels
         shots, scrolls = self._look_down(first)
-        if not scrolls:
-            return self._shown.pixels
-        if not self._return(first):
+        if not scrolls or not self._return(first):
             return self._shown.pixels
         stitched = join([shot.pixels for shot in shots], scrolls)
         elements = tall_elements(stitched, len(first.pixels), [shot.elements for shot in shots])

@@ -29,7 +29,6 @@ _SAME, _QUALITY = 0.9, 0.5
 """The share of the content, by contrast, that must agree for a screen to count as unchanged, and for an offset to be
 accepted. Carousels and texts that change by themselves make up the rest."""
 
-
 _PURITY = 3
 """The exponent of the share of the content that agrees. In a list of tiles at equal distances, a wrong offset with a
 long overlap agrees for the most part; the right one agrees nearly everywhere."""

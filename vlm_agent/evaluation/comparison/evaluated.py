@@ -17,8 +17,6 @@ from vlm_agent.models.run_layout import FINISHED
 
 _REMEDY = "remove it and run the same command again"
 
-_Intervals = dict[str, list[float] | None]
-
 
 @dataclass
 class _Overall:
@@ -28,7 +26,7 @@ class _Overall:
     complete_match: float | None
     episodes: int
     steps: int
-    intervals: _Intervals = field(default_factory=dict)
+    intervals: dict[str, list[float] | None] = field(default_factory=dict)
 
 
 @dataclass
@@ -137,8 +135,7 @@ def read_parameters(run: Path) -> int | None:
 
 def read_seconds(run: Path) -> float | None:
     """Seconds of its training, over all starts."""
-    seconds: float | None = _read_run(run)["figures"].get("seconds")
-    return seconds
+    return _read_run(run)["figures"].get("seconds")
 
 
 def read_data(run: Path) -> tuple[str, str | None]:
@@ -157,8 +154,7 @@ def read_origin(run: Path) -> str:
 
 
 def _read_run(run: Path) -> dict[str, Any]:
-    record: dict[str, Any] = read_checked(run / FINISHED, "restore it, or train the run again", _Trained)
-    return record
+    return read_checked(run / FINISHED, "restore it, or train the run again", _Trained)
 
 
 def _with_runs(path: Path, runs: dict[str, Any], *names: str) -> dict[str, Any]:

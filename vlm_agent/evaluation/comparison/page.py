@@ -16,7 +16,7 @@ from vlm_agent.episodes import Action
 from vlm_agent.evaluation.comparison.results import SUCCESS
 from vlm_agent.evaluation.comparison.stages import OFFLINE
 from vlm_agent.evaluation.predictions import Prediction
-from vlm_agent.evaluation.report.gallery import rows_by_id, thumbnail
+from vlm_agent.evaluation.report.gallery import pixels_of, rows_by_id, thumbnail
 from vlm_agent.evaluation.report.overlay import VIEW_WIDTH, Mark, marks
 from vlm_agent.evaluation.report.page import make_environment, page_style
 from vlm_agent.evaluation.scoring.dialects import SCORERS
@@ -45,7 +45,6 @@ _BLOCKS = {
 
 Cell = Mapping[str, Any]
 """`value`, `low`, `high`: the mean over seeds with the lowest and highest one; of one seed with its 95 % interval."""
-
 
 _NOTHING: Cell = {"value": None, "low": None, "high": None, "decided": False}
 
@@ -226,9 +225,7 @@ def _screens(content: Mapping[str, Any], output: Path, shards: Path) -> Iterator
     }
     for one in chosen:
         episode = dataset[position[one["episode"]]]
-        screen = episode.steps[one["step"]].screenshot
-        if screen is None:
-            raise AssertionError("a data set of shards decodes every screenshot")
+        screen = pixels_of(episode.steps[one["step"]])
         rows = {key: answers[key][one["episode"]][one["step"]] for key in keys}
         height = round(VIEW_WIDTH * screen.shape[0] / screen.shape[1])
         gold = next(iter(rows.values())).gold

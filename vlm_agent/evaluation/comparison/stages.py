@@ -196,20 +196,18 @@ class Stages:
         """The same demonstrations once for each scale of screens. Baselines and the page use scale 1."""
         if self.layout.user_shards is not None:
             return
-        for scale in sorted({1, *(agent.scale for agent in self.comparison.agents.values())}):
-            yield from self._simulated(scale)
-
-    def _simulated(self, scale: int) -> Iterator[Stage]:
-        if self.sizes.simulated is None:
+        if (episodes := self.sizes.simulated) is None:
             raise ComparisonError(
                 "sizes.simulated is missing: the number of demonstrations to simulate; or add --shards"
             )
-        aitw, shards = self.layout.simulated("aitw", scale), self.layout.shards_at(scale)
-        words: tuple[Any, ...] = ("simulate", "--thoughts", "--output", aitw, "--episodes", self.sizes.simulated)
-        words += ("--seed", 0, *(() if scale == 1 else ("--scale", scale)))
-        yield Stage(scaled("simulate", scale), _text(words), anew=aitw)
-        words = ("convert", "--source", "aitw", "--input", aitw, "--output", shards, "--splits", aitw / "splits.json")
-        yield Stage(scaled("convert", scale), _text(words))
+        for scale in sorted({1, *(agent.scale for agent in self.comparison.agents.values())}):
+            aitw, shards = self.layout.simulated("aitw", scale), self.layout.shards_at(scale)
+            words: tuple[Any, ...] = ("simulate", "--thoughts", "--output", aitw, "--episodes", episodes)
+            words += ("--seed", 0, *(() if scale == 1 else ("--scale", scale)))
+            yield Stage(scaled("simulate", scale), _text(words), anew=aitw)
+            splits = aitw / "splits.json"
+            words = ("convert", "--source", "aitw", "--input", aitw, "--output", shards, "--splits", splits)
+            yield Stage(scaled("convert", scale), _text(words))
 
     def _training(
         self, key: str, recipe: Path, overrides: Mapping[str, Any], seed: int, scale: int = 1

@@ -125,14 +125,13 @@ def in_words(steps: Steps) -> str:
 def _check(
     path: Path, dataset: ShardDataset, missing: Steps, surplus: Steps, both: tuple[Mapping[str, int], Answers]
 ) -> None:
-    if not missing and not surplus:
-        return
     problems = []
     if missing:
         problems.append(f"{in_words(missing)} missing; --missing-as-wrong counts them as wrong")
     if surplus:
         problems.append(f"{in_words(surplus)} in the file, but not in the split; --ignore-surplus leaves them out")
-    raise DatasetError(f"{path}, compared with {dataset.directory}: {'. '.join([*problems, *_hint(*both)])}")
+    if problems:
+        raise DatasetError(f"{path}, compared with {dataset.directory}: {'. '.join([*problems, *_hint(*both)])}")
 
 
 def _hint(scored: Mapping[str, int], answers: Answers) -> list[str]:

@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -49,10 +49,9 @@ class LoadedPart:
     prepared: dict[str, list[Any]]
 
 
-@contextmanager
 def loaded_parts(
     dataset: ShardDataset, work: Sequence[PartWork], preparations: Mapping[str, Preparation | None], workers: int
-) -> Iterator[Iterator[LoadedPart]]:
+) -> AbstractContextManager[Iterator[LoadedPart]]:
     """Each part in order, while the next ones are read in the background.
 
     `workers` processes prepare episodes; with 0, or where a run has no preparation, a thread reads them. Raises
@@ -60,11 +59,8 @@ def loaded_parts(
     """
     ready = {name: preparation for name, preparation in preparations.items() if preparation is not None}
     if workers and len(ready) == len(preparations):
-        with _from_processes(dataset, work, ready, workers) as parts:
-            yield parts
-    else:
-        with ahead(partial(_read, dataset), work, _READERS) as parts:
-            yield parts
+        return _from_processes(dataset, work, ready, workers)
+    return ahead(partial(_read, dataset), work, _READERS)
 
 
 _READERS = 1

@@ -29,7 +29,6 @@ from vlm_agent.sentences.trajectory import unwritable_line
 
 EPISODES_PER_PART = 16
 
-
 LISTED = 20
 """Unwritable actions in metrics.json; all are counted."""
 
@@ -70,7 +69,6 @@ class AnswerCounts:
 
     @classmethod
     def of(cls, episodes: Sequence[Episode], answers_by_episode: Sequence[Sequence[Answer]]) -> "AnswerCounts":
-        """The counts of the answers to every step of `episodes`."""
         answered = [
             (episode, index, answer)
             for episode, answers in zip(episodes, answers_by_episode, strict=True)
@@ -170,9 +168,8 @@ class AnswerCounts:
         if self.failed:
             yield "failed steps", f"{len(self.failed):,}, counted as wrong; first: {self.failed[0]}"
         if self.repaired:
-            unread, still = self.unread, ""
-            if unread:
-                still = f"; {len(unread):,} steps without an action all the same; first: {unread[0]}"
+            unread = self.unread
+            still = f"; {len(unread):,} steps without an action all the same; first: {unread[0]}" if unread else ""
             yield "replies requested once more", f"{self.repaired:,}, because they could not be read{still}"
         if self.fenced:
             yield "answers in a code fence", f"{self.fenced:,}, read as their content"

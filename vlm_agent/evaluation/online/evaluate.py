@@ -137,8 +137,7 @@ def evaluate_online(
         _play(settings.in_output(output), left, workers, console, readers, begin)
         content = _content(attempts, runs, {"label": settings.run_label, **identity, "tasks": len(played)})
         write_checked(output / ONLINE, content)
-    shown = {name: content["runs"][run] for run, name in names.items()}
-    console.print(*online_tables(shown))
+    console.print(*online_tables({name: content["runs"][run] for run, name in names.items()}))
     own = content["runs"][AGENT]
     facts = elements_fact(identity) | controls_fact(identity, runs) | _context_fact(own) | _other_facts(own[OVERALL])
     for fact, text in facts.items():

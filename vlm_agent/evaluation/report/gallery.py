@@ -142,7 +142,6 @@ class Gallery:
                 )
 
     def episodes(self, ids: Sequence[str], run: ShownRun) -> Iterator[Panel]:
-        """The panel of each episode."""
         for episode_id in ids:
             yield self._panel(run.rows[episode_id], [run])
 
@@ -154,7 +153,7 @@ class Gallery:
     def _panel(self, rows: Sequence[Prediction], runs: Sequence[ShownRun]) -> Panel:
         """`rows`: the shown steps of one episode, of the last of `runs`."""
         steps = self._dataset[self._position[rows[0].episode_id]].steps
-        shown = tuple(self._shown(_pixels(steps[row.step]), row, runs) for row in rows)
+        shown = tuple(self._shown(pixels_of(steps[row.step]), row, runs) for row in rows)
         first = rows[0]
         return Panel(first.episode_id, first.subset, first.goal, first.episode_length, shown)
 
@@ -193,7 +192,7 @@ class Gallery:
         return {scorer: bool(steps.right[scorer][at]) for scorer in self.scorers if steps.counted[scorer][at]}
 
 
-def _pixels(step: Step) -> np.ndarray:
+def pixels_of(step: Step) -> np.ndarray:
     if step.screenshot is None:
         raise AssertionError("a data set of shards decodes every screenshot")
     return step.screenshot

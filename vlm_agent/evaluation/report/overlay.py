@@ -92,10 +92,9 @@ def _arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
     """An arrow from a small ring at `start`."""
     (x, y), (to_x, to_y) = start, end
     angle = math.atan2(to_y - y, to_x - x)
-    sides = [
+    (left_x, left_y), (right_x, right_y) = (
         (round(to_x - _HEAD * math.cos(angle + turn)), round(to_y - _HEAD * math.sin(angle + turn)))
         for turn in (0.5, -0.5)
-    ]
-    (left_x, left_y), (right_x, right_y) = sides
+    )
     ring = f"M{x - 5} {y}a5 5 0 1 0 10 0a5 5 0 1 0 -10 0"
     return f"{ring}M{x} {y}L{to_x} {to_y}M{left_x} {left_y}L{to_x} {to_y}L{right_x} {right_y}"

@@ -92,22 +92,13 @@ class _Section:
 
 @dataclass(frozen=True)
 class _Changed:
-    """Steps that changed in one direction by a scorer, by episode; of the strict scorer those that did not by the
-    official one. `chosen`: (episode id, step) of those on the page."""
+    """Steps that changed in one direction by a scorer; of the strict scorer those that did not by the official one.
+    `id`, `title` and `scorer` are those of their section. `chosen`: (episode id, step) of those on the page."""
 
+    id: str
+    title: str
     scorer: str
-    way: str
-    steps: Mapping[str, Sequence[int]]
     chosen: Sequence[tuple[str, int]]
-
-    @property
-    def id(self) -> str:
-        return self.way if self.scorer == "official" else f"{self.scorer}_{self.way}"
-
-    @property
-    def title(self) -> str:
-        count = sum(map(len, self.steps.values()))
-        return f"{_FLIPS[self.way]}: {len(self.chosen)} of {count} steps {_BY[self.scorer]}"
 
 
 def write_report(
@@ -172,17 +163,14 @@ def write_report(
 def _render(output: Path, **content: object) -> None:
     """Writes the page atomically and panel by panel, so that only one episode's pictures are in memory."""
     script = (_TEMPLATE / "report.js").read_text(encoding="utf-8")
-    page = (
-        make_environment()
-        .get_template("report.html.jinja")
-        .stream(
-            **content,
-            action_names=ACTION_NAMES,
-            view_width=VIEW_WIDTH,
-            style=page_style(),
-            script=Markup(script),  # noqa: S704 (our own file)
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        )
+    template = make_environment().get_template("report.html.jinja")
+    page = template.stream(
+        **content,
+        action_names=ACTION_NAMES,
+        view_width=VIEW_WIDTH,
+        style=page_style(),
+        script=Markup(script),  # noqa: S704 (our own file)
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
     page.enable_buffering(64)
     with atomic_write(Path(output)) as part:
@@ -225,7 +213,9 @@ def _changed(changed: Mapping[str, Mapping], flips: int) -> Iterator[_Changed]:
                 }
                 steps = {name: of for name, of in alone.items() if of}
             if steps or scorer == "official":
-                yield _Changed(scorer, way, steps, choose_flips(steps, flips, _SEED))
+                chosen = choose_flips(steps, flips, _SEED)
+                title = f"{_FLIPS[way]}: {len(chosen)} of {sum(map(len, steps.values()))} steps {_BY[scorer]}"
+                yield _Changed(way if scorer == "official" else f"{scorer}_{way}", title, scorer, chosen)
 
 
 def _curves(scores: Mapping, scorers: Sequence[str]) -> dict[str, dict]:
@@ -237,7 +227,6 @@ def _curves(scores: Mapping, scorers: Sequence[str]) -> dict[str, dict]:
 
 
 def page_style() -> Markup:
-    """The style sheet of the pages."""
     return Markup((_TEMPLATE / "report.css").read_text(encoding="utf-8"))  # noqa: S704 (our own file)
 
 

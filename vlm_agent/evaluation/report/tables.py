@@ -161,7 +161,7 @@ def curve(rows: Sequence[Mapping], label: str, counted: str, scorers: Sequence[s
         "most": most if rows else 0,
         "grid": [(share, y(share)) for share in (0, 25, 50, 75, 100)],
         "bars": [(round(x - slot * 0.35, 1), round(slot * 0.7, 1), y(100 * row[counted] / most), row) for x, row in at],
-        "ticks": [(x, row) for x, row in at][:: max(1, round(28 / slot))],
+        "ticks": at[:: max(1, round(28 / slot))],
         "lines": lines,
         "names": _label_positions({scorer: points[-1][1] for scorer, points in lines.items() if points}),
     }

@@ -203,7 +203,7 @@ def parse_failure_table(runs: Mapping[str, Mapping]) -> Table:
         "answers in a code fence": [row["about"].get("fenced_answers", 0) for row in runs.values()],
     }
     shown = {column: of_runs for column, of_runs in counts.items() if any(of_runs)}
-    table = new_table("Answers that are not an action", ("", "% of all steps", *shown))
+    table = _table("Answers that are not an action", ("% of all steps", *shown))
     for number, (name, row) in enumerate(runs.items()):
         cells = (f"{of_runs[number]:,}" for of_runs in shown.values())
         table.add_row(Text(name), f"{percent_unread(row):.1f}", *cells)
@@ -261,13 +261,11 @@ def online_tables(runs: Mapping[str, Mapping]) -> tuple[Table, ...]:
     `online_scores`."""
     first = next(iter(runs.values()))
     columns = [name for name, row in first.items() if row["tasks"]]
-    headers = [column.replace("_", "\n") for column in columns]
-    success = new_table(f"Success on {first[OVERALL]['tasks']} tasks, % (95 % interval below)", ["", *headers])
+    title = f"Success on {first[OVERALL]['tasks']} tasks, % (95 % interval below)"
+    success = _table(title, [_on_lines(column) for column in columns])
     for name, rows in runs.items():
         success.add_row(Text(name), *(_rate(rows[column], "success", "interval") for column in columns))
-    outcomes = new_table(
-        "Outcomes of all tasks, % (95 % interval below)", ["", *map(words, SHARES_OF_TASKS), "goal reached"]
-    )
+    outcomes = _table("Outcomes of all tasks, % (95 % interval below)", [*map(words, SHARES_OF_TASKS), "goal reached"])
     for name, rows in runs.items():
         rates = (_rate(rows[OVERALL], rate, interval) for rate, interval in SHARES_OF_TASKS.items())
         outcomes.add_row(Text(name), *rates, _number(rows[OVERALL]["reached"]))

@@ -165,10 +165,8 @@ def _of_proportions(old: measures.Quotient, new: measures.Quotient) -> list[floa
 def _mean_cell(cells: list[_Cell], is_proportion: bool) -> _Cell:
     """The mean over subsets."""
     drawn = measures.mean_resampled([(cell.difference, cell.drawn) for cell in cells])
-    if is_proportion:
-        edges = measures.interval_of_mean([(cell.difference, cell.interval) for cell in cells])
-    else:
-        edges = measures.interval(drawn)
+    parts = [(cell.difference, cell.interval) for cell in cells]
+    edges = measures.interval_of_mean(parts) if is_proportion else measures.interval(drawn)
     first, second = [cell.first for cell in cells], [cell.second for cell in cells]
     return _Cell(measures.mean_of(first), measures.mean_of(second), drawn, edges)
 

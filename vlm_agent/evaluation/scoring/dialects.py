@@ -104,7 +104,7 @@ def _is_end(kind: np.ndarray) -> np.ndarray:
 
 
 def _near_or_in_one_box(table: StepTable, rows: np.ndarray, growth: float) -> np.ndarray:
-    gold, predicted = (points[rows].astype(np.float32) for points in _touches(table))
+    gold, predicted = (points.astype(np.float32) for points in _touches(table, rows))
     right = aitw_matcher.within(gold, predicted, aitw_matcher.MATCH_DISTANCE)
     undecided = np.flatnonzero(~right & (table.boxes.counts[rows] > 0))
     fullest = int(table.boxes.counts[rows].max(initial=0))
@@ -114,8 +114,8 @@ def _near_or_in_one_box(table: StepTable, rows: np.ndarray, growth: float) -> np
     return right
 
 
-def _touches(table: StepTable) -> tuple[np.ndarray, np.ndarray]:
-    return table.gold.touch, table.predicted.touch
+def _touches(table: StepTable, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return table.gold.touch[rows], table.predicted.touch[rows]
 
 
 def _same_axis(table: StepTable, rows: np.ndarray) -> np.ndarray:
@@ -132,7 +132,7 @@ def _same_direction(table: StepTable, rows: np.ndarray, vertical_share: float = 
 
 
 def _same_element(table: StepTable, rows: np.ndarray) -> np.ndarray:
-    gold, predicted = (points[rows] for points in _touches(table))
+    gold, predicted = _touches(table, rows)
     right = same_element(gold, predicted, *table.boxes.listed(rows))
     boxes, place = table.targets.listed(rows)
     inside = (boxes[:, :2] <= predicted[place]) & (predicted[place] <= boxes[:, :2] + boxes[:, 2:])
@@ -141,8 +141,7 @@ def _same_element(table: StepTable, rows: np.ndarray) -> np.ndarray:
 
 
 def _five_points(table: StepTable, rows: np.ndarray) -> np.ndarray:
-    gold, predicted = (points[rows] for points in _touches(table))
-    return touches_the_element(gold, predicted, *table.boxes.listed(rows))
+    return touches_the_element(*_touches(table, rows), *table.boxes.listed(rows))
 
 
 def _any_point_of_the_box(table: StepTable, rows: np.ndarray) -> np.ndarray:

@@ -32,10 +32,10 @@ class JudgedSteps:
 
     `episode_ids` (E,) are in order of appearance; `subsets` (E,) and `lengths` int (E,) belong to them. `episode` int
     (N,) is each step's index among them, `step` counts from 0. `predicted` and `gold.name` are indices of
-    `ACTION_NAMES`, `same_text` is bool (N,), in NFC. `right` has a bool (N,) for each scorer, and
-    `counted` whether the scorer counts the step; a step that does not count is not right. `elements` (N,) is the
-    number of elements on each screen and `element_sums` float64 (N,) a weighted sum over their boxes: they detect
-    screens with different annotations.
+    `ACTION_NAMES`, `same_text` is bool (N,), in NFC. `right` has a bool (N,) for each scorer, and `counted` whether the
+    scorer counts the step; a step that does not count is not right. `elements` (N,) is the number of elements on each
+    screen and `element_sums` float64 (N,) a weighted sum over their boxes: they detect screens with different
+    annotations.
     """
 
     episode_ids: np.ndarray
@@ -53,6 +53,10 @@ class JudgedSteps:
 
     def __len__(self) -> int:
         return len(self.step)
+
+    def count(self, mask: np.ndarray) -> np.ndarray:
+        """The number of steps of each episode under a mask, bool (N,): float64 (E,)."""
+        return np.bincount(self.episode[mask], minlength=len(self.lengths)).astype(np.float64)
 
     def check_episodes(self, expected: Sequence[str], source: Path) -> None:
         """Raises DatasetError if an episode of `expected` is missing in the file `source`, or another one is in it."""
@@ -90,8 +94,8 @@ def judge_steps(source: "JudgedSteps | Steps", scorers: Sequence[str] = SCORERS)
         return source
     parts = [_columns(table, scorers) for table in step_tables(source)]
     parts = parts or [_columns(StepTable.of([]), scorers)]
-    ids, episode = _numbered(part["episode_id"] for part in parts)
-    subset_names, subset = _numbered(part["subset"] for part in parts)
+    ids, episode = numbered(part["episode_id"] for part in parts)
+    subset_names, subset = numbered(part["subset"] for part in parts)
     length, step = (np.concatenate([part[name] for part in parts]) for name in ("episode_length", "step"))
     try:
         check_steps(ids.tolist(), episode, subset, length, step)
@@ -207,8 +211,8 @@ def _sums(table: StepTable) -> np.ndarray:
     return np.bincount(place, weights=weights, minlength=len(table))
 
 
-def _numbered(columns: Iterable[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
-    """Unique strings in order of appearance, and the index of each string among them."""
+def numbered(columns: Iterable[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
+    """Unique strings (U,) in order of appearance, and the index of each string among them, int64 (N,)."""
     encoding = pa.chunked_array(list(columns), pa.string()).combine_chunks().dictionary_encode()
     return encoding.dictionary.to_numpy(zero_copy_only=False), encoding.indices.to_numpy().astype(np.int64)
 

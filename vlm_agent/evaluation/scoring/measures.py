@@ -49,11 +49,7 @@ Quotient = tuple[np.ndarray, np.ndarray]
 
 def quotients(steps: JudgedSteps, scorer: str) -> dict[str, Quotient]:
     """Each of `SHARES` by episode, over the steps that the scorer counts."""
-    right, counted = steps.right[scorer], steps.counted[scorer]
-
-    def count(mask: np.ndarray) -> np.ndarray:
-        return np.bincount(steps.episode[mask], minlength=len(steps.lengths)).astype(np.float64)
-
+    right, counted, count = steps.right[scorer], steps.counted[scorer], steps.count
     lengths = count(counted)
     ones, divisor = (lengths > 0).astype(np.float64), np.maximum(lengths, 1)
     gold = {name: counted & (steps.gold.name == ACTION_NAMES.index(name)) for name in ("tap", "swipe", "type")}

@@ -169,13 +169,10 @@ def _confusion(steps: JudgedSteps) -> dict[str, dict[str, int]]:
 
 
 def _kinds(steps: JudgedSteps, scorers: Sequence[str]) -> dict[str, dict[str, float | None]]:
-    masks = {scorer: steps.right[scorer] for scorer in scorers}
-    counts = {
-        "gold": np.bincount(steps.gold.name, minlength=len(ACTION_NAMES) + 1),
-        "predicted": np.bincount(steps.predicted, minlength=len(ACTION_NAMES) + 1),
-        **{name: np.bincount(steps.predicted[right], minlength=len(ACTION_NAMES) + 1) for name, right in masks.items()},
-    }
     names = (*ACTION_NAMES, UNPARSED)
+    kinds = {"gold": steps.gold.name, "predicted": steps.predicted}
+    kinds |= {scorer: steps.predicted[steps.right[scorer]] for scorer in scorers}
+    counts = {row: np.bincount(of, minlength=len(names)) for row, of in kinds.items()}
     shown = shown_action_names(
         {name for name, of in zip(names, counts["gold"] + counts["predicted"], strict=True) if of}
     )

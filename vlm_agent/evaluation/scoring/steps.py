@@ -185,9 +185,7 @@ class StepTable:
             episode_length=np.array([row.episode_length for row in rows], np.int64),
             gold=action_columns([row.gold for row in rows]),
             predicted=action_columns([row.predicted for row in rows]),
-            predicted_box=np.array([_NO_BOX if row.box is None else row.box for row in rows], np.float64).reshape(
-                -1, 4
-            ),
+            predicted_box=np.array([row.box or _NO_BOX for row in rows], np.float64).reshape(-1, 4),
             size=np.array([row.size or (0, 0) for row in rows], np.int64).reshape(-1, 2),
             instruction=pa.array([row.instruction or "" for row in rows], pa.string()),
             tree=Boxes(values, np.cumsum(counts) - counts, counts),

@@ -57,9 +57,8 @@ class CatalogueEntry:
 def entries_in(root: Path) -> list[CatalogueEntry]:
     """The first `MOST_ENTRIES` entries, by path; the traces of an agent come before those of its controls, and these
     before those of the baselines."""
-    return list(
-        islice((entry for folder, names in _folders(root) for entry in _entries(root, folder, names)), MOST_ENTRIES)
-    )
+    every = (entry for folder, names in _folders(root) for entry in _entries(root, folder, names))
+    return list(islice(every, MOST_ENTRIES))
 
 
 def _entries(root: Path, folder: Path, names: Sequence[str]) -> Iterator[CatalogueEntry]:

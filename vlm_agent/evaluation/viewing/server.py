@@ -82,19 +82,17 @@ class _Handler(LoopbackHandler):
     server: ViewServer
 
     def read(self, path: str, query: Mapping[str, list[str]]) -> None:
-        asking = self.server.asking
+        agent = None if self.server.asking is None else self.server.asking.name
         if path == "/report.css":
             self.send(HTTPStatus.OK, _OWN["/view.css"], page_style().encode())
         elif path in _OWN:
             self.send(HTTPStatus.OK, _OWN[path], (_PAGE / path[1:]).read_bytes())
         elif path == "/":
             entries = entries_in(self.server.output)
-            agent = None if asking is None else asking.name
             self.html(
                 "overview.html.jinja", folder=self.server.output.name, entries=entries, agent=agent, most=MOST_ENTRIES
             )
         elif path == "/ask":
-            agent = None if asking is None else asking.name
             self.html("ask.html.jinja", agent=agent, token=self.server.token)
         else:
             self._inside(path)

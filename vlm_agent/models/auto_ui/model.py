@@ -299,12 +299,9 @@ class AutoUi(PreTrainedModel):
         """
         dtype = seen_dtype(cast("nn.Parameter", self.t5.shared.weight))
         queries, keys = (torch.empty(*one.shape, 0, dtype=dtype, device=ids.device) for one in (ids, attention_mask))
+        config = self.t5.encoder.config
         prepared = create_bidirectional_mask(
-            self.t5.encoder.config,
-            queries,
-            attention_mask,
-            encoder_hidden_states=keys,
-            allow_is_bidirectional_skip=False,
+            config, queries, attention_mask, encoder_hidden_states=keys, allow_is_bidirectional_skip=False
         )
         return cast("torch.Tensor", prepared)
 

@@ -224,9 +224,8 @@ def _facts(
     recipe: Recipe, sources: Mapping, record: Mapping[str, Any], bases: Mapping[str, str]
 ) -> list[tuple[str, object]]:
     figures, training = record.get("figures", {}), recipe.training
-    rows: list[tuple[str, object]] = [
-        ("base", ", ".join(_in_words(key, source, bases) for key, source in sources.items()) or "random weights")
-    ]
+    named = ", ".join(_in_words(key, source, bases) for key, source in sources.items())
+    rows: list[tuple[str, object]] = [("base", named or "random weights")]
     parameters = figures.get("parameters")
     if parameters is not None:
         rows.append(("parameters", f"{parameters['trained']:,} trained, {parameters['frozen']:,} frozen"))
@@ -297,7 +296,7 @@ def _command(record: Mapping[str, Any]) -> list[str]:
 def licence_of_bases(sources: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
     """The metadata of the licence: that of the bases, from the card beside each. Empty if a base states none, or two
     bases state different ones."""
-    found = [_stated(_card_of(key, source["checkpoint"], source.get("commit"))) for key, source in sources.items()]
+    found = [_stated(key, source["checkpoint"], source.get("commit")) for key, source in sources.items()]
     return found[0] if found and all(one == found[0] for one in found) else {}
 
 
@@ -308,16 +307,11 @@ def checked_licence(name: str) -> str:
     return name
 
 
-def _card_of(key: str, checkpoint: str, commit: str | None) -> Path | None:
-    """The card of a base: in its folder, or in the hub's cache."""
+def _stated(key: str, checkpoint: str, commit: str | None) -> dict[str, str]:
+    """By the card of a base, in its folder or in the hub's cache. {} for a card that states none, or cannot be read: it
+    is a file of others, which may hold anything."""
     folder = base_folder(checkpoint) if key == "base" else Path(checkpoint)
-    if commit is None:
-        return folder / CARD
-    return cached_path(checkpoint, CARD, commit or None)
-
-
-def _stated(card: Path | None) -> dict[str, str]:
-    """{} for a card that states none, or cannot be read: it is a file of others, which may hold anything."""
+    card = folder / CARD if commit is None else cached_path(checkpoint, CARD, commit or None)
     try:
         if card is None or not card.is_file():
             return {}

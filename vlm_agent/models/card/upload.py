@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +54,11 @@ def write_upload(run: Path, published: Mapping[str, str], output: Path) -> None:
     if not is_free(output):
         raise CheckpointError(f"{output} holds something already; choose another output, or remove it")
     with atomic_folder(output) as folder:
-        for path in [
-            *(run / name for name in _FILES),
-            *(file for part in _FOLDERS for file in (run / part).rglob("*")),
-        ]:
+        for path in chain((run / name for name in _FILES), *((run / part).rglob("*") for part in _FOLDERS)):
             if path.is_file():
                 _place(path, folder / path.relative_to(run))
-        content = _published(recipe, names)
-        (folder / RECIPE_FILE).write_text(
-            yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8"
-        )
+        content = yaml.safe_dump(_published(recipe, names), sort_keys=False, allow_unicode=True)
+        (folder / RECIPE_FILE).write_text(content, encoding="utf-8")
         found = {key: source | {"checkpoint": names.get(key, source["checkpoint"])} for key, source in sources.items()}
         write_checked(folder / SOURCES_FILE, portable(found))
         if (folder / MODEL_FOLDER / ADAPTER_CONFIG).is_file():

@@ -81,7 +81,6 @@ def how_to_use(folder: Path, recipe: Recipe, name: str, bases: Mapping[str, str]
         return f"{HEADING}\n\nPlain transformers and any server load this model. Its prompts are those of its chats."
     sentences = load_sentences(folder, recipe.action_language.build(), recipe.data)
     weights = _Weights.of(folder, recipe, bases)
-    third = example(3)
     parts = [
         HEADING,
         f"Plain transformers{' and peft load' if weights.base else ' loads'} this model. {_turns(sentences)} For the "
@@ -91,7 +90,7 @@ def how_to_use(folder: Path, recipe: Recipe, name: str, bases: Mapping[str, str]
         f"{_answers(sentences)} Its language, as a model that was not trained on it would be prompted:",
         code(sentences.language.instructions),
         "The messages of a third step, with its two earlier ones:",
-        code(_literal(conversation(sentences, third, _screen_part))),
+        code(_literal(sentences, example(3))),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -199,7 +198,7 @@ def _snippet(sentences: TrajectorySentences, weights: _Weights) -> str:
         processor="tokenizer" if is_text else "processor",
         auto_processor=auto_processor,
         load=load,
-        messages=_literal(conversation(sentences, first, _screen_part)),
+        messages=_literal(sentences, first),
         tokens=sentences.max_answer_tokens,
         answer=json.dumps(answer(sentences, first.steps[0]), ensure_ascii=False),
     )
@@ -245,11 +244,8 @@ _SCREEN = {"type": "image"}
 """In place of the variable `screen` of the snippet."""
 
 
-def _screen_part(_: np.ndarray) -> dict[str, Any]:
-    return _SCREEN
-
-
-def _literal(messages: list[dict[str, Any]]) -> str:
-    """The messages in Python, one a line."""
+def _literal(sentences: TrajectorySentences, episode: Episode) -> str:
+    """The messages of `conversation` in Python, one a line."""
+    messages = conversation(sentences, episode, lambda _: _SCREEN)
     lines = [json.dumps(message, ensure_ascii=False).replace(json.dumps(_SCREEN), "screen") for message in messages]
     return "\n".join(["messages = [", *(f"    {line}," for line in lines), "]"])

@@ -129,9 +129,8 @@ class Tower:
         digest = self._digest(settings, config, preprocessing, tensors)
         model: Any = self._model(settings, config, tensors)
         model.to(device)
-        mean, std = (
-            torch.tensor(values, device=device).view(3, 1, 1) for values in (preprocessing.mean, preprocessing.std)
-        )
+        moments = (preprocessing.mean, preprocessing.std)
+        mean, std = (torch.tensor(values, device=device).view(3, 1, 1) for values in moments)
 
         def forward(screens: torch.Tensor) -> torch.Tensor:
             pixels = (screens.float() * preprocessing.rescale - mean) / std
@@ -163,9 +162,8 @@ class Tower:
             )
         tower = getattr(config, "vision_config", config)
         content = processor_content(files.optional(PREPROCESSOR), files.optional(PROCESSOR))
-        return tower, read_preprocessing(
-            content, self._preprocessing(tower.image_size), f"{PREPROCESSOR} of {checkpoint}"
-        )
+        default = self._preprocessing(tower.image_size)
+        return tower, read_preprocessing(content, default, f"{PREPROCESSOR} of {checkpoint}")
 
     def _preprocessing(self, image_size: int) -> Preprocessing:
         """The preprocessing of the published processors, at the size that the tower was trained with."""

@@ -74,16 +74,11 @@ class QwenVLCost(DecoderOnlyCost):
         (rows, columns), width, tower = self._patches(size), precision.bytes, self.tower
         if train.vision == "frozen":
             return width * rows * columns * (2 * tower.width + max(4 * tower.width, (2 + tower.gated) * tower.mlp))
-        return rows * columns * _trained_layers_bytes(tower, width, checkpointing)
+        one = 8 * tower.width + width * (7 * tower.width + (3 + tower.gated) * tower.mlp)  # a layer, for one patch
+        return rows * columns * (tower.layers * width * tower.width + one if checkpointing else tower.layers * one)
 
     def _patches(self, size: tuple[int, int]) -> tuple[int, int]:
         return size[0] // self.tower.patch, size[1] // self.tower.patch
-
-
-def _trained_layers_bytes(tower: TowerShape, width: int, checkpointing: bool) -> int:
-    """Activations of all layers for one patch."""
-    one = 8 * tower.width + width * (7 * tower.width + (3 + tower.gated) * tower.mlp)
-    return tower.layers * width * tower.width + one if checkpointing else tower.layers * one
 
 
 def tower_flops(tower: TowerShape, train: TrainedParts, rank: int, size: tuple[int, int], checkpointing: bool) -> Flops:

@@ -162,9 +162,6 @@ class Resampler(nn.Module):
         self.ln_q, self.ln_kv, self.ln_post = (nn.LayerNorm(hidden, eps=_EPS) for _ in range(3))
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(hidden, hidden) for _ in range(4))
         self.proj = nn.Linear(hidden, hidden, bias=False)
-        self._initialise(hidden)
-
-    def _initialise(self, hidden: int) -> None:
         nn.init.trunc_normal_(self.query, std=_STD)
         for linear in (self.kv_proj, self.q_proj, self.k_proj, self.v_proj, self.out_proj):
             nn.init.trunc_normal_(linear.weight, std=_STD)

@@ -20,6 +20,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from types import MethodType
 from typing import cast
@@ -141,8 +142,9 @@ def merge_run(run: Path, output: Path, samples: Samples) -> Merge:
     sample has a supervised token; FileNotFoundError for an unfinished run.
     """
     refused = output.with_name(f"{output.name}.refused")
-    _check_free(output)
-    _check_free(refused)
+    for folder in (output, refused):
+        if not is_free(folder):
+            raise MergeError(f"{folder} holds something already; choose another output")
     model, tokenizer = load(run, device=model_device())  # the bits of a quantised base depend on the device
     if not isinstance(model, PeftModel):
         raise MergeError(f"{trained(run).weights} is a whole model, not an adapter: there is nothing to merge")
@@ -197,11 +199,6 @@ def _write_card(folder: Path, run: Path, output: Path, merge: Merge) -> None:
     )
 
 
-def _check_free(output: Path) -> None:
-    if not is_free(output):
-        raise MergeError(f"{output} holds something already; choose another output")
-
-
 def compare(before: torch.Tensor, after: torch.Tensor) -> Agreement:
     """Compares logits (positions, vocabulary) of two models; at least one position."""
     apart = (before - after).abs().amax(dim=-1)
@@ -248,7 +245,8 @@ def float32_arithmetic(model: nn.Module) -> Iterator[None]:
     linear = [module for module in model.modules() if type(module) is nn.Linear or is_quantised_layer(module)]
     by_call = {id(module) for module in linear}
     others = [module for module in model.modules() if id(module) not in by_call]
-    tensors = {id(tensor): tensor for module in others for tensor in _own_tensors(module)}
+    own = (chain(module.parameters(recurse=False), module.buffers(recurse=False)) for module in others)
+    tensors = {id(tensor): tensor for tensor in chain.from_iterable(own) if tensor.is_floating_point()}
     dtypes = [(tensor, tensor.dtype) for tensor in tensors.values()]
     forwards = [(module, vars(module).get("forward")) for module in linear]
     try:
@@ -263,11 +261,6 @@ def float32_arithmetic(model: nn.Module) -> Iterator[None]:
         for module, forward in forwards:
             del vars(module)["forward"]
             vars(module).update({} if forward is None else {"forward": forward})
-
-
-def _own_tensors(module: nn.Module) -> list[torch.Tensor]:
-    own = (*module.parameters(recurse=False), *module.buffers(recurse=False))
-    return [tensor for tensor in own if tensor.is_floating_point()]
 
 
 def _linear_in_float32(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:

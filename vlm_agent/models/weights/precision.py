@@ -57,7 +57,11 @@ def model_device() -> torch.device:
     if os.environ.get("CUDA_VISIBLE_DEVICES") not in _HIDDEN:
         installed = installed_gpus(_ROOT)
         if installed.names:
-            raise GpuError(_unusable(installed))
+            raise GpuError(
+                f"this machine has {len(installed.names)} GPU(s) ({installed.names[0]}) that PyTorch cannot use: "
+                f"{_reason(installed.driver)}. To train or evaluate on the CPU, hide the GPUs: CUDA_VISIBLE_DEVICES= "
+                "before the command"
+            )
     return torch.device("cpu")
 
 
@@ -150,14 +154,6 @@ def _from_nvidia_smi() -> InstalledGpus:
         return InstalledGpus(())
     rows = [line.rpartition(",") for line in done.stdout.splitlines() if "," in line]
     return InstalledGpus(tuple(name.strip() for name, _, _ in rows), rows[0][2].strip() if rows else None)
-
-
-def _unusable(installed: InstalledGpus) -> str:
-    return (
-        f"this machine has {len(installed.names)} GPU(s) ({installed.names[0]}) that PyTorch cannot use: "
-        f"{_reason(installed.driver)}. To train or evaluate on the CPU, hide the GPUs: CUDA_VISIBLE_DEVICES= before "
-        "the command"
-    )
 
 
 def _reason(driver: str | None) -> str:

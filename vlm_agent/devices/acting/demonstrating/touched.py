@@ -66,8 +66,7 @@ class TouchRecorder:
                 raise DeviceError(f"{self._phone.serial} lists no touch screen (`adb shell getevent -lp`)")
             self._fingers = {path: Fingers(panel) for path, panel in panels.items()}
             pieces = stack.enter_context(self._phone.stream("getevent", "-lt"))
-            reader = threading.Thread(target=self._read_events, args=(pieces,), daemon=True)
-            reader.start()
+            threading.Thread(target=self._read_events, args=(pieces,), daemon=True).start()
             self._open = stack.pop_all()
         return self
 
@@ -139,12 +138,10 @@ class TouchRecorder:
     def _add_gesture(self, gesture: Gesture) -> None:
         if self._touch_rotation is None:
             self._observed.leave_out(UNKNOWN_ROTATION)
-            return
-        action = action_of(gesture, self._touch_rotation)
-        if action is None:
+        elif (action := action_of(gesture, self._touch_rotation)) is None:
             self._observed.leave_out(DRAWN)
-            return
-        self._add(action, self._touch_screen)
+        else:
+            self._add(action, self._touch_screen)
 
     def _add(self, action: Action, screen: ObservedScreen | None) -> None:
         self._observed.actions.append(ObservedAction(action, screen))

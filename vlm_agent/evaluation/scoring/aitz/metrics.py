@@ -87,11 +87,7 @@ def aitz_quotients(steps: JudgedSteps, right: np.ndarray) -> dict[str, Quotient]
     `hit_rate`: answers that are an action of AitZ's five kinds. A gold step of another kind counts in totals only, and
     its type is right if the step is.
     """
-
-    def count(mask: np.ndarray) -> np.ndarray:
-        return np.bincount(steps.episode[mask], minlength=len(steps.lengths)).astype(np.float64)
-
-    gold, predicted = _CODES[steps.gold.name], _CODES[steps.predicted]
+    gold, predicted, count = _CODES[steps.gold.name], _CODES[steps.predicted], steps.count
     lengths, ones = steps.lengths.astype(np.float64), np.ones(len(steps.lengths))
     same_kind = right | ((gold == predicted) & (gold != OTHER))
     quotients = {}

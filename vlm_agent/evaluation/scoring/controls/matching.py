@@ -40,11 +40,9 @@ class Matching:
     `one_kind`: names that count as one kind, in groups; those of a group in `equal` are also right. `gold_as`: gold
     names that are read as another one. `unreadable`: predicted names that the scorer's reader refuses. `left_out`: gold
     names whose steps do not count. `drops_unread`: whether a step with an unreadable answer does not count. `free`:
-    gold names that are judged whatever the predicted kind is.
-    `kinds_only`: gold names whose steps count for the share of right kinds alone.
-    `needs_size`: whether the size of every screen must be known.
-    `slips`: what is a mistake rather than a rule of the published code and shifts its numbers as a whole: the settings
-    without it, by name.
+    gold names that are judged whatever the predicted kind is. `kinds_only`: gold names whose steps count for the share
+    of right kinds alone. `needs_size`: whether the size of every screen must be known. `slips`: what is a mistake
+    rather than a rule of the published code and shifts its numbers as a whole: the settings without it, by name.
     """
 
     rule: str
