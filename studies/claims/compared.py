@@ -109,6 +109,19 @@ def exact(setting: Setting, claim: Mapping, _: float | None) -> Found:
     return Found(f"{lower:,.0f} against {higher:,.0f}", verdict, 0)
 
 
+def by_correlation(setting: Setting, claim: Mapping, _: float | None) -> Found:
+    """Pearson's correlation of a score with success over the checkpoints of a record, with Fisher's 95 % interval."""
+    rows = at(setting.runs.get(claim["run"], {}), ["checkpoints"])
+    if not isinstance(rows, list):
+        return Found("no record", NOT_MEASURED, 0)
+    from scipy.stats import pearsonr  # takes a second to import
+
+    found = pearsonr([row[claim["score"]] for row in rows], [row["success"] for row in rows])
+    low, high = found.confidence_interval()
+    verdict = HOLDS if low > 0 else OPPOSITE if high < 0 else UNDECIDED
+    return Found(f"r {found.statistic:.2f} [{low:.2f}, {high:.2f}] over {len(rows)} checkpoints", verdict, 0)
+
+
 def unmeasured(_: Setting, claim: Mapping, __: float | None) -> Found:
     return Found(claim["reason"], NOT_MEASURED, 0)
 
@@ -119,6 +132,7 @@ HOW: Mapping[str, Callable[[Setting, Mapping, float | None], Found]] = {
     "counts": by_counts,
     "level": by_level,
     "exact": exact,
+    "correlation": by_correlation,
     "unmeasured": unmeasured,
 }
 """The word of claims.yaml → the comparison."""

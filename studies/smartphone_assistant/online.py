@@ -1,11 +1,12 @@
-"""Correlation of offline scores with task success on simulated phones, over the checkpoints of one run.
+"""Correlation of offline scores with task success on simulated phones, over the checkpoints of runs.
 
-    python -m studies.smartphone_assistant.online --run runs/demo/agent --shards runs/demo/shards
+    python -m studies.smartphone_assistant.online --runs runs/demo/agent RUN --shards runs/demo/shards
 
-Each checkpoint of the run (`training.keep_checkpoints` limits their number) is evaluated offline on the recorded test
+Each checkpoint of the runs (`training.keep_checkpoints` limits their number) is evaluated offline on the recorded test
 episodes (partial and complete match, official and strict) and online on tasks of simulated phones. With the seed of the
-shards, these are the same goals on the same phones. Results are cached in --output. Prints a table; the last line of
-output is JSON, with Pearson's and Spearman's correlation of each offline score with the success rate.
+shards, these are the same goals on the same phones. Results are cached in --output, and the figures are added to
+--records. Prints a table; the last line of output is JSON, with Pearson's and Spearman's correlation of each offline
+score with the success rate.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from helpers.evaluation.correlation import correlate_success
 from rich.console import Console
 from rich.table import Table
 
+from studies.ablation.records import Records
 from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline.run import AGENT, evaluate
@@ -33,25 +35,31 @@ SCORERS = ("official", "strict")
 
 def main() -> None:
     options = parse()
-    rows = []
-    for name, checkpoint in checkpoints_of(options.run).items():
-        rows.append({"checkpoint": name, **scores(checkpoint, name, options)})
-        print(json.dumps(rows[-1]), flush=True)
+    records, rows = Records(options.records), []
+    for run in options.runs:
+        for checkpoint, folder in checkpoints_of(run).items():
+            name = f"{run.name}/{checkpoint}"
+            rows.append({"checkpoint": name, **scores(folder, name, options)})
+            print(json.dumps(rows[-1]), flush=True)
     show(rows)
     offline = [{key: value for key, value in row.items() if key in (*names(), "success")} for row in rows]
-    figures = {"run": str(options.run), "tasks": options.tasks, "seed": options.seed, "checkpoints": rows}
-    print(json.dumps(figures | {"correlation": correlate_success(offline)}))
+    figures = {"checkpoints": rows, "correlation": correlate_success(offline)}
+    key = f"success of {len(rows)} checkpoints, {options.tasks} tasks, {options.limit} episodes, seed {options.seed}"
+    records.add(key, figures)
+    print(json.dumps({"run": key, **figures}))
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path, required=True, help="a finished run")
+    parser.add_argument("--runs", type=Path, nargs="+", required=True, metavar="RUN", help="finished runs")
     parser.add_argument("--shards", type=Path, required=True, help="the shards of the offline evaluation")
     parser.add_argument("--tasks", type=int, default=100, metavar="N", help="online tasks (default 100)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the tasks (default 0)")
     parser.add_argument("--limit", type=int, default=160, metavar="N", help="recorded episodes (default 160)")
     parser.add_argument("--workers", type=int, default=1, metavar="W", help="phones at once (default 1)")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "online", metavar="DIR")
+    kept = Path(__file__).with_name("records.jsonl")
+    parser.add_argument("--records", type=Path, default=kept, metavar="FILE", help="default: %(default)s")
     return parser.parse_args()
 
 

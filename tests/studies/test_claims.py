@@ -49,6 +49,16 @@ def line_of(text, part):
     return next(number for number, line in enumerate(text.splitlines()) if part in line)
 
 
+def test_a_correlation_holds_where_its_interval_is_above_zero():
+    rows = [{"score": score, "success": success} for score, success in ((1, 2), (2, 3), (3, 5), (4, 4), (5, 7))]
+    claim = {"run": "a", "score": "score"}
+    found = HOW["correlation"](Setting({"a": {"checkpoints": rows}}, ""), claim, None)
+    assert (found.here, found.verdict) == ("r 0.90 [0.11, 0.99] over 5 checkpoints", "holds")
+    turned = [row | {"success": number % 2} for number, row in enumerate(rows)]
+    assert HOW["correlation"](Setting({"a": {"checkpoints": turned}}, ""), claim, None).verdict == "undecided"
+    assert HOW["correlation"](Setting({}, ""), claim, None).verdict == "not measured"
+
+
 def test_a_section_without_its_table_is_an_error():
     with pytest.raises(UserError, match="Smartphone Assistant lacks a table"):
         with_tables("## Auto-UI\n")
