@@ -4,7 +4,8 @@
     python -m benchmarks.rollouts --checkpoint RUN --update [--tasks 4] [--rounds 3] [--bf16]
 
 The last line of output is JSON: steps a second of processor time, phone and trace included, for `act`, 1 and 25 phones,
-their ratios to `act`, and how many of the tasks have the same answers. In float32 all have.
+and 8 rollouts a task as reinforcement plays them, without traces; their ratios to `act`; and how many of the tasks have
+the same answers. In float32 all have.
 
 `--update` plays each task 8 times, as reinforcement does, and learns every answer. Its JSON: seconds of processor time
 of the rollouts, of a forward and a backward pass over all answers as branches of one sentence for each rollout
@@ -22,6 +23,7 @@ import torch
 
 from vlm_agent.agents import Agent
 from vlm_agent.agents.vlm import VlmSettings
+from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.evaluation.online.evaluate import Attempt, played_together
 from vlm_agent.evaluation.online.runs import play
@@ -36,6 +38,7 @@ from vlm_agent.sentences.image_sizes import CachedScreens
 from vlm_agent.simulator.demonstrations import simulated_tasks
 
 PHONES = (1, 25)
+GROUP = 8
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/phone_vlm_tiny_grpo.yaml"
 ROLLOUTS_A_ROW = 5
 """160 rollouts in 30 rows, as in the recipe."""
@@ -56,6 +59,22 @@ def measured(agent: Agent, attempts: list[Attempt], phones: int | None) -> tuple
     seconds = time.process_time() - start
     answers = answers_in(attempts)
     return sum(map(len, answers)) / seconds, answers
+
+
+def with_screens_in_memory(agent: VlmAgent) -> VlmAgent:
+    return replace(agent, sentences=replace(agent.sentences, screens=CachedScreens(agent.sentences.screens)))
+
+
+def in_groups(agent: VlmAgent, tasks: int, temperature: float) -> tuple[float, list[rollouts.Rollout]]:
+    """Seconds of 8 rollouts of each of `tasks` training tasks, in waves, and the rollouts."""
+    names = [task.name for task in simulated_tasks(tasks, 0, "train")]
+    for name in names:
+        rollouts.task_at(name).solution()
+    pairs = [(name, sample) for name in names for sample in range(GROUP)]
+    waves = [pairs[at : at + WAVE] for at in range(0, len(pairs), WAVE)]
+    start = time.process_time()
+    played = [one for wave in waves for one in rollouts.play(agent, wave, temperature, "")]
+    return time.process_time() - start, played
 
 
 def apart(*columns: list) -> list[Scored]:
@@ -86,20 +105,17 @@ def updates(options: argparse.Namespace) -> dict[str, dict]:
     recipe = read_recipe(RECIPE, {"model.base": options.checkpoint})
     assert recipe.reinforcement is not None
     temperature = recipe.reinforcement.temperature
-    agent = VlmSettings(run=options.checkpoint, bf16=options.bf16).load()
-    agent = replace(agent, sentences=replace(agent.sentences, screens=CachedScreens(agent.sentences.screens)))
-    pairs = [(task.name, sample) for task in simulated_tasks(options.tasks, 0, "train") for sample in range(8)]
-    start, played, columns = time.process_time(), list[rollouts.Rollout](), []
-    for at in range(0, len(pairs), WAVE):
-        played += rollouts.play(agent, pairs[at : at + WAVE], temperature, "")
-    found = {"rollouts": {"seconds": time.process_time() - start, "answers": sum(len(one.answers) for one in played)}}
+    agent = with_screens_in_memory(VlmSettings(run=options.checkpoint, bf16=options.bf16).load())
+    columns = []
+    seconds, played = in_groups(agent, options.tasks, temperature)
+    found = {"rollouts": {"seconds": seconds, "answers": sum(len(one.answers) for one in played)}}
     for one in played:
         prompts = [prompt.sentence for prompt, _ in rollouts.replayed(one, agent)]
         columns.append((prompts, one.answers, [0] * len(prompts), [0.5] * len(prompts)))
     model = choose_trained_weights(agent.model, recipe.model.train, recipe.model.lora).train()
     for name, sentences_of in [("branches", scored), ("apart", apart)] * options.rounds:
         sentences = [one for rollout in columns for one in sentences_of(*rollout)]
-        figures = learned(model, sentences, len(pairs) // ROLLOUTS_A_ROW, temperature, options.bf16)
+        figures = learned(model, sentences, len(played) // ROLLOUTS_A_ROW, temperature, options.bf16)
         found[name] = min(figures, found.get(name, figures), key=lambda one: one["seconds"])
     return found
 
@@ -127,6 +143,10 @@ def main() -> None:
                 attempts = [Attempt(name, number, task, Path(folder), False, name) for number, task in enumerate(tasks)]
                 speed, answers[name] = measured(agent, attempts, phones)
             speeds[name] = max(speed, speeds.get(name, 0.0))
+        agent = with_screens_in_memory(VlmSettings(run=options.checkpoint, bf16=options.bf16).load())
+        seconds, played = in_groups(agent, max(1, options.tasks // GROUP), temperature=1.0)
+        speed = sum(len(one.answers) for one in played) / seconds
+        speeds["groups of 8"] = max(speed, speeds.get("groups of 8", 0.0))
     ratios = {name: round(speed / speeds["act"], 2) for name, speed in speeds.items()}
     same = {name: sum(a == b for a, b in zip(found, answers["act"], strict=True)) for name, found in answers.items()}
     print(json.dumps({"steps_per_second": {k: round(v, 1) for k, v in speeds.items()}, "ratios": ratios, "same": same}))
