@@ -67,3 +67,10 @@ def test_the_time_of_lost_steps_stays_known_if_the_next_start_is_killed_before_a
         journal = Journal(tmp_path, 10, 20, Console(quiet=True), ())
         assert journal.total_seconds() >= 600
         assert steps(tmp_path / PROGRESS) == [10, 10]
+
+
+def test_a_validation_that_is_repeated_after_a_kill_has_one_line(tmp_path):
+    append_progress(tmp_path / PROGRESS, {"step": 10, "loss": 1.0})
+    for _ in range(2):  # each resumes after step 10 with its validation, and is killed before the checkpoint has it
+        Journal(tmp_path, 10, 20, Console(quiet=True), ()).log(10, {"eval_loss": 0.5, "eval_accuracy": 0.25})
+    assert ["eval_loss" in line for line in read_progress(tmp_path / PROGRESS)] == [False, True]

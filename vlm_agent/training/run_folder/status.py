@@ -196,11 +196,7 @@ def _is_trained_since(run: Path, time: datetime) -> bool:
     """Whether a process outside Slurm has trained into the folder after a job failed: it took or released the lock
     later."""
     lock = run / LOCK
-    return lock.exists() and lock.stat().st_mtime > time.timestamp() + _LEDGER_SECONDS
-
-
-_LEDGER_SECONDS = 60
-"""A lock that a failed job released at most this long after its line in the ledger is its own: clocks differ."""
+    return lock.exists() and lock.stat().st_mtime > time.timestamp() + 60  # clocks differ
 
 
 def _training_state(run: Path) -> str | None:
