@@ -19,7 +19,7 @@ import gzip
 import json
 import sys
 from collections.abc import Iterator
-from functools import cmp_to_key
+from functools import cmp_to_key, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +32,7 @@ sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
 from vlm_agent.episodes import ACTION_NAMES  # noqa: E402
 from vlm_agent.evaluation.scoring.aitz.metrics import KINDS, aitz_quotients  # noqa: E402
 from vlm_agent.evaluation.scoring.aitz.rules import boxes_match, text_ratio, texts_match  # noqa: E402
+from vlm_agent.evaluation.scoring.judged import JudgedSteps  # noqa: E402
 from vlm_agent.evaluation.scoring.steps import UNPARSED_NAME  # noqa: E402
 
 Verdict = dict[str, Any]
@@ -160,6 +161,7 @@ def scores(cases: list[dict[str, Any]], verdicts: list[Verdict], episodes: list[
         gold=SimpleNamespace(name=names(gold)),
         predicted=names([kind_of((cases[row]["said"] or {}).get("ACTION")) for row in rows]),
     )
+    steps.count = partial(JudgedSteps.count, steps)
     right = np.array([verdicts[row]["exact_match"] for row in rows])
     shares = {name: rounded(*sums) for name, sums in aitz_quotients(steps, right).items()}
     ratios = [verdicts[row]["text_ratio"] for row in rows if verdicts[row]["text_ratio"] is not None]
