@@ -73,7 +73,7 @@ def by_intervals(setting: Setting, claim: Mapping, _: float | None) -> Found:
     verdicts, cells = [], []
     for one in found:
         low, high = one["interval"] or (one["difference"],) * 2
-        verdicts.append(HOLDS if low > 0 else OPPOSITE if high < 0 else UNDECIDED)
+        verdicts.append(of_sign(low, high))
         cells.append(f"{points(one['difference'])} {interval(low, high) if low < high else ''}".rstrip())
     return Found("; ".join(cells), of_all(verdicts) if len(found) > 1 else UNDECIDED, len(found))
 
@@ -118,8 +118,7 @@ def by_correlation(setting: Setting, claim: Mapping, _: float | None) -> Found:
 
     found = pearsonr([row[claim["score"]] for row in rows], [row["success"] for row in rows])
     low, high = found.confidence_interval()
-    verdict = HOLDS if low > 0 else OPPOSITE if high < 0 else UNDECIDED
-    return Found(f"r {found.statistic:.2f} [{low:.2f}, {high:.2f}] over {len(rows)} checkpoints", verdict, 0)
+    return Found(f"r {found.statistic:.2f} [{low:.2f}, {high:.2f}] over {len(rows)} checkpoints", of_sign(low, high), 0)
 
 
 def unmeasured(_: Setting, claim: Mapping, __: float | None) -> Found:
@@ -157,6 +156,11 @@ def share_at(run: Mapping, paths: Mapping) -> tuple[int, int] | None:
     right = at(run, paths["right"])
     of = paths["of"] if isinstance(paths["of"], int) else at(run, paths["of"])
     return None if right is None or of is None else (right, of)
+
+
+def of_sign(low: float, high: float) -> str:
+    """The verdict of an interval of what the claim says is above 0."""
+    return HOLDS if low > 0 else OPPOSITE if high < 0 else UNDECIDED
 
 
 def of_all(verdicts: Sequence[str]) -> str:

@@ -79,7 +79,7 @@ class Journal:
     def log(self, step: int, figures: Mapping[str, float]) -> None:
         """Writes the figures of a log step, or of a validation after it; those of a validation once, although a start
         that is killed before its checkpoint has them repeats it."""
-        logged = read_progress(self.path) if "eval_loss" in figures else []
+        logged = read_progress(self.path) if self._writes and "eval_loss" in figures else []
         if self._writes and not any(line["step"] == step and "eval_loss" in line for line in logged):
             for log in (self._to_console, self._to_progress, *self.trackers):
                 log(step, figures)

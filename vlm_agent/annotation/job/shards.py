@@ -88,20 +88,20 @@ def write_shard(
     counts = {name: Counter[str]() for name in counted}
     digest = edits.digest(plan.episode_ids)
 
-    with suppress(_Incomplete), ShardWriter(output / plan.shard) as writer:
-        for row, steps in rows:
-            for number, (struct, step) in enumerate(zip(row["steps"], steps, strict=True)):
-                struct["notes"] = note_structs(step.notes)
-                failures += [Failure(row["episode_id"], number, *missing) for missing in step.failed.items()]
-                for name in counted:
-                    counts[name]["missing" if name in step.failed else step.origin[name]] += 1
-            annotated = _checked(_edited(row, edits), findings)
-            if accept_missing or not failures:
-                writer.write_row(annotated)
-            report(len(steps))
-        if failures and not accept_missing:
-            raise _Incomplete
-    if accept_missing or not failures:
+    with suppress(_Incomplete):
+        with ShardWriter(output / plan.shard) as writer:
+            for row, steps in rows:
+                for number, (struct, step) in enumerate(zip(row["steps"], steps, strict=True)):
+                    struct["notes"] = note_structs(step.notes)
+                    failures += [Failure(row["episode_id"], number, *missing) for missing in step.failed.items()]
+                    for name in counted:
+                        counts[name]["missing" if name in step.failed else step.origin[name]] += 1
+                annotated = _checked(_edited(row, edits), findings)
+                if accept_missing or not failures:
+                    writer.write_row(annotated)
+                report(len(steps))
+            if failures and not accept_missing:
+                raise _Incomplete
         by_text = {name: dict(sorted(count.items())) for name, count in counts.items()}
         write_checked(job(output).entry_path(plan.shard), asdict(ShardEntry(plan.shard, digest, by_text, findings)))
     return failures

@@ -91,8 +91,8 @@ def read_steps(path: Path, file: BinaryIO | HashedFile | None = None) -> Iterato
 def _count(record: Record) -> int:
     """The number of steps of a record that is refused: that of its screens, 1 if they cannot be counted."""
     with suppress(ExampleError):
-        for screens in parse_example(record.payload or b"", ("screenshots",)).values():
-            return max(1, len(screens.values))
+        if found := parse_example(record.payload or b"", ("screenshots",)):
+            return max(1, len(found["screenshots"].values))
     return 1
 
 
