@@ -137,6 +137,7 @@ def test_steps_whose_calls_fail_are_listed_and_asked_again_alone(shards, whole, 
         error = capsys.readouterr().err
         assert "failed.jsonl" in error
         assert "status 400" in error
+        assert "refuses the same request again" in error  # texts that wait for a refused one do not hide it
         listed = [json.loads(line) for line in (tmp_path / "out/failed.jsonl").read_text().splitlines()]
         assert {(one["text"], "waits" if "needs the text" in one["reason"] else "failed") for one in listed} == {
             ("screen", "failed"),

@@ -308,11 +308,12 @@ def _answer(agent: Agent, goal: str, history: Sequence[Turn], screen: Screen) ->
 
 
 def demonstrated(episode: Episode, steps: int) -> list[Turn]:
-    """The history of the first `steps` demonstrated steps: turns without answers."""
-    return [
-        Turn(recorded_screen(episode, number), None, step.action, notes_of_action(step))
-        for number, step in enumerate(episode.steps[:steps])
-    ]
+    """The history of the first `steps` demonstrated steps: turns without answers, with the notes of actions."""
+    turns = []
+    for number, step in enumerate(episode.steps[:steps]):
+        notes = {name: step.notes[name] for name in ("think", "action") if name in step.notes}
+        turns.append(Turn(recorded_screen(episode, number), None, step.action, notes))
+    return turns
 
 
 def episode_of(goal: str, history: Sequence[Turn], screen: Screen, with_notes: bool = False) -> Episode:
@@ -329,8 +330,3 @@ def episode_of(goal: str, history: Sequence[Turn], screen: Screen, with_notes: b
         shown = turn.screen
         steps.append(Step(shown.pixels, turn.action, tuple(shown.elements or ()), shown.activity, notes))
     return Episode(screen.episode, "", goal, tuple(steps), first_step=screen.step - len(history))
-
-
-def notes_of_action(step: Step) -> dict[str, str]:
-    """The notes that belong to the action of a recorded step, and not to its screen (`recorded_screen`)."""
-    return {name: step.notes[name] for name in ("think", "action") if name in step.notes}

@@ -49,6 +49,10 @@ Ask = Callable[[str, Messages], str]
 _MOST_CHARACTERS = 8000
 
 
+WAITS = "it needs the text"
+"""The start of a reason why a text is missing: another one is."""
+
+
 class NoTextError(CallError):
     """A reply without text."""
 
@@ -175,7 +179,7 @@ class Annotator:
 
     def _wait_for(self, name: str, steps: Sequence[StepTexts]) -> None:
         if not self.accept_missing and any(name in step.failed for step in steps):
-            raise NoTextError(f"it needs the text {name!r}, which is missing")
+            raise NoTextError(f"{WAITS} {name!r}, which is missing")
 
     def _reply(self, name: str, messages: Messages, read: Callable[[str], str] | None = None) -> str:
         """What `read`, by default `clean_text`, makes of the reply."""

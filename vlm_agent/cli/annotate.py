@@ -9,7 +9,6 @@ from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_p
 from vlm_agent.files.console import make_console
 
 if TYPE_CHECKING:
-    from vlm_agent.annotation.job import AnnotationSettings
     from vlm_agent.annotation.job.run import Service
 
 _DESCRIPTION = """\
@@ -51,7 +50,15 @@ def add(commands: Commands) -> None:
     parser.add_argument("--subset", metavar="NAME", help="only this subset")
     parser.add_argument("--limit", type=count, metavar="N", help="only the first N episodes")
     parser.add_argument("--prompts", type=Path, metavar="DIR", help="a folder with your own prompts (see docs/data.md)")
-    _add_call_options(parser)
+    parser.add_argument("--max-tokens", type=count, metavar="N", default=512, help="limit of a reply (default 512)")
+    parser.add_argument("--concurrency", type=count, metavar="N", default=8, help="calls at a time (default 8)")
+    parser.add_argument(
+        "--price", type=_amount, nargs=2, metavar=("READ", "WRITTEN"), help="money per million tokens read and written"
+    )
+    parser.add_argument(
+        "--max-cost", type=_positive, metavar="MONEY", help="stop before the calls cost more; needs --price"
+    )
+    parser.add_argument("--requests-per-minute", type=_positive, metavar="N", help="rate limit of the requests")
     parser.add_argument(
         "--accept-missing", action="store_true", help="leave texts empty whose calls fail, and complete the output"
     )
@@ -66,18 +73,6 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--port", type=port, default=0, metavar="P", help="port of the review page (default: any free one)"
     )
-
-
-def _add_call_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--max-tokens", type=count, metavar="N", default=512, help="limit of a reply (default 512)")
-    parser.add_argument("--concurrency", type=count, metavar="N", default=8, help="calls at a time (default 8)")
-    parser.add_argument(
-        "--price", type=_amount, nargs=2, metavar=("READ", "WRITTEN"), help="money per million tokens read and written"
-    )
-    parser.add_argument(
-        "--max-cost", type=_positive, metavar="MONEY", help="stop before the calls cost more; needs --price"
-    )
-    parser.add_argument("--requests-per-minute", type=_positive, metavar="N", help="rate limit of the requests")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -97,14 +92,18 @@ def run(options: argparse.Namespace) -> int:
 
         review(options.output, options.port, console)
         return OK
-    from vlm_agent.annotation.job import annotate
+    from vlm_agent.annotation.annotator import TEXTS
+    from vlm_agent.annotation.job import AnnotationSettings, annotate
     from vlm_agent.annotation.prompts import TEMPLATES, Prompts
     from vlm_agent.files.jobs import ArrayTask
 
+    texts = TEXTS if options.texts is None else tuple(options.texts)
+    part = (options.split, options.subset, options.limit)
+    settings = AnnotationSettings(options.model, texts, options.replace, options.max_tokens, *part)
     annotate(
         options.shards,
-        _settings(options),
-        Prompts(options.prompts or TEMPLATES, (options.screen or "both") if "plan" in (options.texts or ()) else None),
+        settings,
+        Prompts(options.prompts or TEMPLATES, (options.screen or "both") if "plan" in texts else None),
         _service(options),
         options.output,
         console,
@@ -135,21 +134,6 @@ def _check(options: argparse.Namespace) -> None:
         refuse(options, ["max_cost"], "needs --price")
     if options.shards is None or options.endpoint is None or options.model is None or options.output is None:
         error("name a folder of shards, --endpoint, --model and --output")
-
-
-def _settings(options: argparse.Namespace) -> "AnnotationSettings":
-    from vlm_agent.annotation.annotator import TEXTS
-    from vlm_agent.annotation.job import AnnotationSettings
-
-    return AnnotationSettings(
-        options.model,
-        TEXTS if options.texts is None else tuple(options.texts),
-        options.replace,
-        options.max_tokens,
-        options.split,
-        options.subset,
-        options.limit,
-    )
 
 
 def _service(options: argparse.Namespace) -> "Service":

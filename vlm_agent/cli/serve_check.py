@@ -35,7 +35,7 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     quiet_libraries()
 
-    from vlm_agent.agents.llm.client import ChatEndpoint
+    from vlm_agent.agents.llm.client import ChatEndpoint, EndpointError
     from vlm_agent.agents.of_run import recipe_of
     from vlm_agent.agents.serve_check import serve_check
     from vlm_agent.agents.vlm import VlmSettings
@@ -43,7 +43,12 @@ def run(options: argparse.Namespace) -> int:
 
     recipe_of(str(options.run_folder), VlmSettings.SENTENCES, "serve-check")
     episodes = _episodes(options.run_folder, options.shards)
-    chat = ChatEndpoint(options.endpoint, _only_model(options.endpoint) if options.model is None else options.model)
+    models = ChatEndpoint(options.endpoint, "").served_models() if options.model is None else [options.model]
+    if len(models) != 1:
+        raise EndpointError(
+            f"{options.endpoint} serves {len(models)} models ({', '.join(models)}); name one with --model"
+        )
+    chat = ChatEndpoint(options.endpoint, models[0])
     with places(options, options.run_folder):
         agent = VlmAgent.from_run(options.run_folder)
     check = serve_check(agent, chat, episodes, options.steps)
@@ -73,12 +78,3 @@ def _episodes(run: Path, where: Path | None) -> "Iterator[Episode]":
         raise UserError(f"{run} names no data; name shards to compare on with --shards")
     shards = ShardDataset(Path(folder), split=data.split)
     return (shards[index] for index in chosen_episodes(shards, data))
-
-
-def _only_model(url: str) -> str:
-    from vlm_agent.agents.llm.client import ChatEndpoint, EndpointError
-
-    models = ChatEndpoint(url, "").served_models()
-    if len(models) != 1:
-        raise EndpointError(f"{url} serves {len(models)} models ({', '.join(models)}); name one with --model")
-    return models[0]

@@ -48,13 +48,12 @@ def describe_part(part: Part, language: Language = "en", is_title: bool = False)
 
 def plain(text: str) -> str:
     """`text` on one line, without control and formatting characters (also those that turn the direction of writing)."""
-    kept = (character if _is_shown(character) else " " for character in normalized("NFC", text))
+    kept = (" " if unicodedata.category(each) in _NOT_SHOWN else each for each in normalized("NFC", text))
     line = re.sub(r"\s+", " ", "".join(kept)).strip()
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
 
 
-def _is_shown(character: str) -> bool:
-    return unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+_NOT_SHOWN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
 def _block(understood: Understood, block: Block, language: Language) -> list[str]:

@@ -65,11 +65,9 @@ class RapidOcrSettings(TextSettings):
     def load(self) -> TextReader:
         """Raises UserError if the package is not installed."""
         reader = RapidOcrReader(self.longest_side, self.threads)
-        if self.cache is not None:
-            settings = self.model_dump_json(exclude=self.UNUSED_BY_CACHE)
-            described = f"{reader.version} {CACHED} {settings}"
-            return Confident(CachedReader(reader, Path(self.cache), described), self.confidence)
-        return Confident(reader, self.confidence)
+        described = f"{reader.version} {CACHED} {self.model_dump_json(exclude=self.UNUSED_BY_CACHE)}"
+        cached: TextReader = reader if self.cache is None else CachedReader(reader, Path(self.cache), described)
+        return Confident(cached, self.confidence)
 
 
 TEXT_READERS: dict[str, type[TextSettings]] = {"rapidocr": RapidOcrSettings, "none": NoTextSettings}

@@ -160,7 +160,7 @@ class TrajectorySentences(Tokens):
     def in_words(self, step: Step) -> str:
         """An earlier step as a line: its note, or else its action as the language writes it without its screen."""
         words = self.notes.in_words(step.notes)
-        return line_of(words or self.language.in_words(step.action, step.screen))
+        return f"{one_line(words or self.language.in_words(step.action, step.screen))}\n"
 
     def _past_step(self, episode: Episode, number: int, is_first: bool) -> list[Segment]:
         """An earlier step without a loss. `is_first`: its screen is the first of the sentence."""
@@ -333,11 +333,6 @@ def with_first_notes(episode: Episode, notes: Mapping[str, str]) -> Episode:
         return episode
     first, *others = episode.steps
     return replace(episode, steps=(replace(first, notes={**first.notes, **notes}), *others))
-
-
-def line_of(text: str) -> str:
-    """A text on one line, with its line feed."""
-    return f"{one_line(text)}\n"
 
 
 def unwritable_line(episode_id: str, step: int, action: Action) -> str:

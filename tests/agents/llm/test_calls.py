@@ -1,5 +1,6 @@
 """Calls that are kept on disk: each request is sent once, its cost is counted and limited, and no key is written."""
 
+import errno
 import json
 import os
 import signal
@@ -71,6 +72,29 @@ def test_the_same_request_of_several_threads_is_sent_once(tmp_path):
             thread.join()
     assert texts == ["reply 0"] * 4
     assert len(requests) == 1
+
+
+def test_calls_need_no_locks_of_the_file_system(tmp_path, monkeypatch):
+    def unsupported(*_):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", unsupported)
+    with serving(lambda n, body: reply(f"reply {n}")) as (url, requests):
+        texts = [calls_to(url, tmp_path).completion(ask("a"), 16).text for _ in range(2)]
+    assert (texts, len(requests)) == (["reply 0"] * 2, 1)
+
+
+def test_without_a_price_earlier_replies_are_not_read_at_the_start(tmp_path, monkeypatch):
+    with serving(lambda n, body: reply()) as (url, _):
+        first = calls_to(url, tmp_path)
+        for number in range(5):
+            first.completion(ask(str(number)), 16)
+    read, numbers = calls_module._read, []
+    monkeypatch.setattr(calls_module, "_read", lambda path: numbers.append(1) or read(path))
+    calls_to(url, tmp_path)
+    assert len(numbers) == 1
+    calls_to(url, tmp_path, price=Price(read=1, written=1))
+    assert len(numbers) == 6
 
 
 def test_a_failed_call_is_not_kept_and_is_sent_again(tmp_path):

@@ -244,7 +244,11 @@ def test_proxies_are_not_used_for_localhost(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "url", ["localhost:8000", "file:///etc/passwd", "http://", "http://me:word@host/v1", "http://host/v1?key=1", ""]
+    "url",
+    [
+        *("localhost:8000", "file:///etc/passwd", "http://", "http://me:word@host/v1", "http://host/v1?key=1", ""),
+        *("http://localhost:8000v1", "http://localhost:99999/v1", "http://[::1", "http://a..b/v1", "http://a\x01b/v1"),
+    ],
 )
 def test_an_invalid_url_is_an_error(url):
     with pytest.raises(EndpointError, match=r"not the URL of an endpoint|remove user"):

@@ -27,6 +27,7 @@ def body(finish_reason: str | None = "stop", **message) -> bytes:
         ({"content": "  "}, "length", CUT),
         ({"content": None, "reasoning_content": "First I"}, "length", f"{CUT} during the reasoning"),
         ({"content": "", "reasoning": "First I"}, "length", f"{CUT} during the reasoning"),
+        ({"content": "<think>First I"}, "length", f"{CUT} during the reasoning"),
         ({"content": None, "reasoning_content": "First I"}, "stop", "with reasoning alone"),
         ({"content": "", "reasoning": "First I"}, "stop", "with reasoning alone"),
         ({"content": "<think>First I</think>\n"}, "stop", "with reasoning alone"),
@@ -69,7 +70,8 @@ def test_a_content_of_another_kind_is_no_completion(content):
         ("<think>press back?</think>\n\npress home", "press home"),
         ("press back?\n</think>press home", "press home"),
         ("press home", "press home"),
-        ("<think>press home", "<think>press home"),
+        ("press <think> home", "press <think> home"),
+        ("\n<think>press back, or\npress home", ""),
         ("Press home.", "Press home."),
     ],
 )

@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from helpers import tiny
@@ -438,6 +441,30 @@ def test_on_a_phone_references_are_in_the_planning_call(tmp_path, shards, encode
         assert main([*command, "--trace", str(tmp_path / "trace")]) in (OK, FAILED)
     assert (len(model.asked["caption"]), len(model.asked["plan"])) == (2, 2)
     assert "At the start: A shop" in model.asked["plan"][1][0]["content"]
+
+
+def test_predicted_references_keep_no_elements_in_memory_as_objects(tmp_path):
+    """The elements of an evaluation of AITW would take gigabytes."""
+    element = {"box": {"y": 0.1, "x": 0.1, "height": 0.1, "width": 0.1}, "text": "Wi-Fi", "type": "TEXT"}
+    tap = {"kind": 4, "touch": {"y": 0.15, "x": 0.15}, "lift": {"y": 0.15, "x": 0.15}, "text": ""}
+    rows = [
+        {
+            "episode_id": f"e{n // 2}",
+            "goal": f"goal {n // 2}",
+            "step": n % 2,
+            "predicted": tap,
+            "elements": [element] * 40,
+        }
+        for n in range(400)
+    ]
+    table = pa.Table.from_pylist(rows).replace_schema_metadata({"vlm_agent_predictions": "1"})
+    pq.write_table(table, tmp_path / "predictions.parquet")
+    tracemalloc.start()
+    source = Predicted(tmp_path)
+    assert (source.ids[-1], source.goals[-1], len(source.ids)) == ("e199", "goal 199", 200)
+    assert source.read(199).actions == ("click on Wi-Fi",) * 2
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
 
 
 def test_predicted_references_have_the_predicted_actions_and_the_recorded_screen(tmp_path, shards, encoder):

@@ -80,11 +80,13 @@ class CoatAgent(PromptedAgent):
         """`texts`: description of the screen and result of the last action."""
         elements = screen.elements or ()
         click: Click = ("marks" if self.elements == "marks" else "text") if elements else "box"
+        # Each with the number of its action.
+        thoughts = enumerate((without_tags(printable(turn.notes.get("think", ""))) for turn in history), 1)
         paragraphs = {
             "goal": one_line(goal),
             "types": ", ".join(_type_of(turn.action) for turn in history) if self.mode == "coa" else "",
             "actions": numbered_lines([turn_in_words(turn) for turn in history]) if self.mode == "coat" else "",
-            "thoughts": _thoughts_of(history) if self.thoughts else "",
+            "thoughts": "\n".join(f"{n}. {thought}" for n, thought in thoughts if thought and self.thoughts),
             "result": texts.get("result", ""),
             "description": texts.get("screen", ""),
             "elements": listed(elements) if click == "text" else "",
@@ -129,12 +131,6 @@ def _field(text: str, name: str) -> str:
         return "" if match is None else one_line(_JSON.raw_decode(text, match.end())[0])
     except ValueError:
         return ""
-
-
-def _thoughts_of(history: Sequence[Turn]) -> str:
-    """A line for each earlier step with a thought, with the number of its action."""
-    thoughts = enumerate((without_tags(printable(turn.notes.get("think", ""))) for turn in history), 1)
-    return "\n".join(f"{number}. {thought}" for number, thought in thoughts if thought)
 
 
 def _type_of(action: Action) -> str:

@@ -87,7 +87,14 @@ def answer_sentences(
     readings = [(number, *one) for number, whole in enumerate(sentences) for one in _readings(decoder, whole, limits)]
     prefill = decoder.prefill([sentence for _, sentence, _ in readings])
     if prefill is None:
-        return [_answer_alone(decoder, one, limits, choose) for one in sentences]
+        # For families without a prefill of whole sentences, every action is decoded from its own history.
+        return [
+            [
+                DecodedAnswer(decode_sentence(decoder, one.prefix(start), choose, limits), 0, start, 0, False)
+                for start, _ in answer_spans(one, limits.end_mark)
+            ]
+            for one in sentences
+        ]
     answers: list[list[DecodedAnswer]] = [[] for _ in sentences]
     supervised = 0  # supervised tokens of earlier sentences: the offset of this sentence in `prefill.best`
     for place, (number, sentence, spans) in enumerate(readings):
@@ -164,14 +171,6 @@ def _readings(decoder: Decoder, sentence: Sentence, limits: Limits) -> list[tupl
         return [(sentence, spans)]
     parts = [(group[0][0], sentence.prefix(group[-1][1]), group) for group in groups]
     return [(replace(part, labels=[IGNORED] * start + part.labels[start:]), group) for start, part, group in parts]
-
-
-def _answer_alone(decoder: Decoder, sentence: Sentence, limits: Limits, choose: Choice) -> list[DecodedAnswer]:
-    """Decodes every action from its own history, for families without a prefill of whole sentences."""
-    return [
-        DecodedAnswer(decode_sentence(decoder, sentence.prefix(start), choose, limits), 0, start, 0, False)
-        for start, _ in answer_spans(sentence, limits.end_mark)
-    ]
 
 
 def _follow(

@@ -184,6 +184,7 @@ class DynamicPlanningSettings(PromptedSettings):
 
     def _prompts(self) -> PlannerPrompts:
         prompts = PlannerPrompts.read(PROMPTS if self.prompts is None else Path(self.prompts))
-        if self.references is not None and (missing := prompts.without_references()):
-            raise PromptError(f"{self.prompts} lacks {', '.join(sorted(missing))}, which references need")
+        missing = sorted(name for name in OF_REFERENCES if getattr(prompts, name) is None)
+        if self.references is not None and missing:
+            raise PromptError(f"{self.prompts} lacks {', '.join(missing)}, which references need")
         return prompts

@@ -296,7 +296,10 @@ class DynamicPlanningAgent(PromptedAgent):
             messages += self._earlier_rounds(situation.goal, situation.history)
         paragraphs = self._memory(situation.history) if self.mode.first == "nothing" else {}
         if self.feedback == "screen":
-            paragraphs |= {"unchanged": _actions_without_effect(situation.history)}
+            # The last actions, since which the screen has not changed; none if the last one changed it.
+            last = takewhile(lambda turn: turn.changed is False, reversed(situation.history))
+            in_words = [action_in_words(turn.action, turn.screen) for turn in last]
+            paragraphs |= {"unchanged": ", then ".join(reversed(in_words))}
         paragraphs |= guide.paragraphs
         question = self._question_after(situation.history)
         return [*messages, self._screen_turn(situation.goal, paragraphs, situation.screen, question)]
@@ -364,9 +367,3 @@ class DynamicPlanningAgent(PromptedAgent):
             return user(text)
         pixels = pixels_of(screen)
         return user(text, [numbered(pixels, screen.elements or ()) if needs_marks else pixels])
-
-
-def _actions_without_effect(history: Sequence[Turn]) -> str:
-    """The last actions, in words, since which the screen has not changed; empty if the last one changed it."""
-    last = takewhile(lambda turn: turn.changed is False, reversed(history))
-    return ", then ".join(reversed([action_in_words(turn.action, turn.screen) for turn in last]))

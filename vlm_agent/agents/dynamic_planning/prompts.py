@@ -69,10 +69,6 @@ class PlannerPrompts(PromptFile):
     caption: str | None = None
     caption_question: str | None = None
 
-    def without_references(self) -> set[str]:
-        """The texts that only references need and that the file does not have."""
-        return {name for name in OF_REFERENCES if getattr(self, name) is None}
-
     def with_examples(self, count: int, language: ActionLanguage) -> str:
         """The paragraph of the first `count` examples, their actions written in `language`."""
         shown = [

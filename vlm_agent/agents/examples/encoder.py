@@ -174,7 +174,11 @@ class SentenceEncoder:
         # Sentences are pooled from the tokens, not by the model.
         if missing := sorted(key for key in report["missing_keys"] if "pooler." not in key):
             raise EncoderError(f"encoder {name}: {folder} lacks {len(missing)} weights, {missing[0]} first")
-        return cls(model.float().eval(), tokenizer, _max_tokens(folder, model, tokenizer))
+        own = _read(folder / "sentence_bert_config.json", _Limit) or {}  # as in sentence-transformers
+        of_model = getattr(model.config, "max_position_embeddings", None)
+        limits = (own.get("max_seq_length"), of_model, tokenizer.model_max_length)
+        longest = min(limit for limit in limits if isinstance(limit, int))
+        return cls(model.float().eval(), tokenizer, longest)
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """float32 (N, D), rows of length 1; zeros for a text without a token."""
@@ -227,13 +231,6 @@ def encoder_digest(name: str) -> str:
 
 def _is_checkpoint(folder: Path) -> bool:
     return (folder / "config.json").is_file() and (folder / _WEIGHTS).is_file()
-
-
-def _max_tokens(folder: Path, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -> int:
-    own = _read(folder / "sentence_bert_config.json", _Limit) or {}  # as in sentence-transformers
-    of_model = getattr(model.config, "max_position_embeddings", None)
-    limits = (own.get("max_seq_length"), of_model, tokenizer.model_max_length)
-    return min(limit for limit in limits if isinstance(limit, int))
 
 
 WORDS = "words"

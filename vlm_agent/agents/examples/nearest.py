@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from vlm_agent.agents.examples.encoder import Encoder
 from vlm_agent.datasets.shards.dataset import ShardDataset, manifest_digest
@@ -123,20 +124,24 @@ class Predicted:
             raise ReferencesError(f"references: {self.folder / PREDICTIONS} has no episode")
 
     @cached_property
-    def _rows(self) -> dict[str, list[dict]]:
-        """The steps of each episode."""
+    def _table(self) -> pa.Table:
+        """The steps as they are in the file: as objects, the elements of an evaluation of AITW would take gigabytes."""
         path = self.folder / PREDICTIONS
         columns = ["episode_id", "goal", "step", "predicted", "elements"]
         try:
             with open_parquet(path, "name the folder of a finished evaluation") as file:
                 if _MARK not in (file.schema.metadata or {}) or set(columns) - set(file.schema.names):
                     raise ReferencesError(f"references: {path} holds no predictions of an evaluation")
-                rows = file.read(columns).to_pylist()
+                return file.read(columns)
         except DatasetError as error:
             raise ReferencesError(f"references: {error}") from None
-        episodes: dict[str, list[dict]] = {}
-        for row in rows:
-            episodes.setdefault(row["episode_id"], []).append(row)
+
+    @cached_property
+    def _rows(self) -> dict[str, list[int]]:
+        """The rows of each episode."""
+        episodes: dict[str, list[int]] = {}
+        for row, episode in enumerate(self._table["episode_id"].to_pylist()):
+            episodes.setdefault(episode, []).append(row)
         return episodes
 
     @cached_property
@@ -145,10 +150,11 @@ class Predicted:
 
     @cached_property
     def goals(self) -> Sequence[str]:
-        return [rows[0]["goal"] for rows in self._rows.values()]
+        return [self._table["goal"][rows[0]].as_py() for rows in self._rows.values()]
 
     def read(self, number: int) -> Reference:
-        rows = sorted(self._rows[self.ids[number]], key=lambda row: row["step"])
+        steps = (self._table.slice(row, 1).to_pylist()[0] for row in self._rows[self.ids[number]])
+        rows = sorted(steps, key=lambda row: row["step"])
         actions = tuple(action_in_words(_action(row), _screen(row)) for row in rows if row["predicted"] is not None)
         return Reference(number, self.ids[number], rows[0]["goal"], actions)
 

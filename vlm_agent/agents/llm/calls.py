@@ -32,7 +32,7 @@ from vlm_agent.agents.llm.client import CallError, ChatEndpoint, EndpointError, 
 from vlm_agent.agents.llm.completion import Completion, Tokens
 from vlm_agent.agents.llm.cost import Expense, Price, amount, estimated_tokens, text_tokens
 from vlm_agent.errors import UserError
-from vlm_agent.files import read_checked, write_checked
+from vlm_agent.files import WITHOUT_LOCKS, read_checked, write_checked
 from vlm_agent.settings import Section
 
 MARKER = ".asked"
@@ -162,7 +162,7 @@ class Calls:
         self.chat = replace(chat, pace=self._before_request, sleep=sleep)
         self.folder, self.limits, self.weights = folder, limits, weights
         self._lock = threading.Lock()
-        before = _paid_before(folder, chat.model)
+        before = _paid_before(folder, chat.model, has_price=limits.price is not None)
         self._totals = _Totals(before=before, has_answered=is_patient or before.calls > 0)
 
     def completion(self, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Completion:
@@ -341,7 +341,12 @@ def _asking(path: Path) -> Iterator[TextIO]:
     """Opens and locks a marker; waits while another thread or process holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            # Without locks, of which the output's own lock warns, two threads may send the same request.
+            if error.errno not in WITHOUT_LOCKS:
+                raise
         yield file
 
 
@@ -385,30 +390,26 @@ def _read(path: Path) -> dict[str, Any]:
     return read_checked(path, "remove it, and its request is sent again", _Reply)
 
 
-def _paid_before(folder: Path, model: str) -> Expense:
-    """What the calls in a folder have cost, replies that were lost included."""
+def _paid_before(folder: Path, model: str, has_price: bool) -> Expense:
+    """What the calls in a folder have cost, replies that were lost included; without a price, only whether there are
+    any, because a folder may hold a million replies."""
     total = Expense()
     for path in folder.glob("??/*.json"):
         content = _read(path)
         if content["model"] == model:
             total += Expense(**content["paid"])
+            if not has_price:
+                return total
     for path in folder.glob(f"??/*{MARKER}"):
-        marker = _lost(path)
-        if marker.model == model:
+        try:
+            marker = _marker(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:  # another process has just received the reply
+            continue
+        if path.with_suffix(".json").exists():  # its process was killed after it had written the reply
+            path.unlink(missing_ok=True)
+        elif marker.model == model:
             total += marker.expense
     return total
-
-
-def _lost(path: Path) -> _Marker:
-    """A marker without its reply; a process that was killed after writing the reply left the marker behind."""
-    try:
-        marker = _marker(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:  # another process has just received the reply
-        return _Marker()
-    if not path.with_suffix(".json").exists():
-        return marker
-    path.unlink(missing_ok=True)
-    return _Marker()
 
 
 def _without_key(reply: Completion) -> Completion:

@@ -102,8 +102,12 @@ class ChatEndpoint:
     accepted: AcceptedForm = field(default_factory=AcceptedForm, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urlsplit(self.url)
+            _, host = parts.port, (parts.hostname or "").encode("idna")  # ValueError for what no client can reach
+        except ValueError:
+            host = b""
+        if not host or parts.scheme not in ("http", "https") or not self.url.isprintable():
             raise EndpointError(f"{self.url!r} is not the URL of an endpoint, such as http://localhost:8000/v1")
         if parts.username is not None or parts.query or parts.fragment:
             raise EndpointError(f"remove user, ? and # from the endpoint's URL; a key belongs into {KEY}")

@@ -112,7 +112,7 @@ _MOST_TOKENS = 1 << 32  # A larger count cannot be one, and sums of such counts 
 _REASONING = ("reasoning_content", "reasoning")
 """Fields of a message in which servers return the reasoning: vLLM, SGLang and llama.cpp; newer vLLM and Ollama."""
 
-_THINK_END = "</think>"
+_THINK_START, _THINK_END = "<think>", "</think>"
 
 
 class NoCompletionError(Exception):
@@ -152,11 +152,13 @@ class Completion:
 def after_reasoning(text: str) -> str:
     """The answer after `<think>…</think>`, which a server without a parser of reasoning returns as text.
 
-    The start mark may be missing, because many chat templates write it into the prompt. A text without the end mark is
-    unchanged.
+    The start mark may be missing, because many chat templates write it into the prompt. Reasoning that has a start mark
+    and was cut off before its end has no answer: an action in it may be one that the model rejects.
     """
     _, end, answer = text.partition(_THINK_END)
-    return answer.lstrip() if end else text
+    if end:
+        return answer.lstrip()
+    return "" if text.lstrip().startswith(_THINK_START) else text
 
 
 def read_completion(body: bytes, max_tokens: int) -> Completion:
@@ -191,7 +193,7 @@ def _notes(text: str, message: Mapping[str, Any], finish_reason: object, max_tok
     is_empty = not after_reasoning(text).strip()
     if finish_reason == "length":
         cut = f"{CUT_OFF} {max_tokens:,} tokens"
-        reasons = f" {DURING_REASONING}" if _has_reasoning(message) else ""
+        reasons = f" {DURING_REASONING}" if text.strip() or _has_reasoning(message) else ""
         return [f"{EMPTY}, {cut}{reasons}" if is_empty else cut]
     if is_empty:
         return [f"{EMPTY}, {_why_empty(text, message, finish_reason)}"]

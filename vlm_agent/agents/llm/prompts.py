@@ -32,7 +32,7 @@ class PromptFile(Section):
     """The placeholders of each text; texts that are not listed have none, and are used as they are."""
 
     @model_validator(mode="after")
-    def _has_placeholders(self) -> Self:
+    def _is_complete(self) -> Self:
         for name, expected in self.PLACEHOLDERS.items():
             if getattr(self, name) is None:
                 continue
@@ -40,24 +40,16 @@ class PromptFile(Section):
             if not template.is_valid() or set(template.get_identifiers()) != expected:
                 names = " and ".join(f"${one}" for one in sorted(expected))
                 raise ValueError(f"{name} must have {names}, and no other placeholder; write $$ for a dollar sign")
-        return self
-
-    @model_validator(mode="after")
-    def _has_no_other_placeholders(self) -> Self:
         for name in set(type(self).model_fields) - set(self.PLACEHOLDERS):
             value = getattr(self, name)
             for text in value.values() if isinstance(value, dict) else [value]:
                 if found := Template(text or "").get_identifiers():
                     raise ValueError(f"nothing is filled into {name}; remove ${found[0]}")
-        return self
-
-    @model_validator(mode="after")
-    def _is_complete(self) -> Self:
         for name, field in type(self).model_fields.items():
             if get_origin(field.annotation) is not dict:
                 continue
-            names = get_args(get_args(field.annotation)[0])
-            if missing := set(names) - set(getattr(self, name)):
+            keys = get_args(get_args(field.annotation)[0])
+            if missing := set(keys) - set(getattr(self, name)):
                 raise ValueError(f"{name} lacks {', '.join(sorted(missing))}")
         return self
 

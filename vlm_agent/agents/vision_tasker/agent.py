@@ -129,10 +129,13 @@ class VisionTaskerAgent(PromptedAgent):
         self, goal: str, history: Sequence[Turn], shown: ShownScreen, example: Demonstration | None
     ) -> list[dict[str, Any]]:
         """A line break in a goal or a demonstration cannot begin a paragraph."""
-        prompts, history = self.prompts, history if self.shows_history else ()
+        prompts, history, shown_example = self.prompts, history if self.shows_history else (), ""
+        if example is not None:
+            lines = numbered_lines([one_line(line) for line in example.lines])
+            shown_example = prompts.fill("example", goal=one_line(example.goal), actions=lines)
         paragraphs = {
             "goal": one_line(goal),
-            "examples": "" if example is None else _example(prompts, example),
+            "examples": shown_example,
             "actions": numbered_lines(history_lines(prompts, history, self.show)),
             "unchanged": "; ".join(lines_without_effect(prompts, history, shown, self.show)),
             self.shown if self.shown != "marks" else "words": shown.description,
@@ -150,11 +153,6 @@ class VisionTaskerAgent(PromptedAgent):
 
 _NOTHING = ShownScreen((), (), ())
 """For stages that need no screen."""
-
-
-def _example(prompts: VisionTaskerPrompts, example: Demonstration) -> str:
-    lines = numbered_lines([one_line(line) for line in example.lines])
-    return prompts.fill("example", goal=one_line(example.goal), actions=lines)
 
 
 def chats_of(agent: "VisionTaskerAgent", episodes: Iterable[Episode], demonstrated: float = 0.0) -> Iterator[Chat]:

@@ -10,7 +10,7 @@ from rich.console import Console
 from vlm_agent.agents.llm.calls import CallLimits, Calls
 from vlm_agent.agents.llm.client import ChatEndpoint, retry_advice
 from vlm_agent.agents.llm.cost import Expense
-from vlm_agent.annotation.annotator import PLAN, TYPICAL, Annotator, clean_text
+from vlm_agent.annotation.annotator import PLAN, TYPICAL, WAITS, Annotator, clean_text
 from vlm_agent.annotation.edits import EditStore
 from vlm_agent.annotation.job.finish import complete, summarise
 from vlm_agent.annotation.job.settings import WORK, AnnotationSettings, ShardPlan, job, plan_of
@@ -182,7 +182,8 @@ def _write_failures(path: Path, failures: Sequence[Failure]) -> None:
 def _incomplete(failures: Sequence[Failure], listed: Path) -> DatasetError:
     first = failures[0]
     steps = len({(failure.episode, failure.step) for failure in failures})
-    advice = retry_advice((failure.reason for failure in failures), "run the same command again to ask for them")
+    causes = (failure.reason for failure in failures if not failure.reason.startswith(WAITS))
+    advice = retry_advice(causes, "run the same command again to ask for them")
     return DatasetError(
         f"{len(failures)} text(s) of {steps} step(s) are missing, and the rest is on disk ({listed} lists them; the "
         f"first: episode {first.episode}, step {first.step}, {first.text}: {clean_text(first.reason)}); "

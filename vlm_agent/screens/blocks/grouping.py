@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vlm_agent.screens.blocks.lines import Rectangle, find_lines, find_rectangles
+from vlm_agent.screens.blocks.lines import find_lines, find_rectangles
 from vlm_agent.screens.seen import Block, Box, Part, area, centre, hull, reading_order, shared
 
 BARS = ("status_bar", "navigation_bar")
@@ -37,16 +37,14 @@ def find_blocks(pixels: np.ndarray, parts: Sequence[Part]) -> tuple[Block, ...]:
     if not parts:
         return ()
     parts = sorted(parts, key=lambda part: part.id)
-    rectangles = [_fractions(one, height, width) for one in find_rectangles(*find_lines(pixels), (height, width))]
+    rectangles = [
+        (top / height, left / width, (bottom - top) / height, (right - left) / width)
+        for top, left, bottom, right in find_rectangles(*find_lines(pixels), (height, width))
+    ]
     groups = _assign(parts, rectangles)
     # ordered by what is in them: a page without a border under the status bar begins at the top of the screen, too
     order = reading_order([hull(part.box for part in members) for _, members in groups])
     return tuple(_block(*groups[index]) for index in order)
-
-
-def _fractions(rectangle: Rectangle, height: int, width: int) -> Box:
-    top, left, bottom, right = rectangle
-    return (top / height, left / width, (bottom - top) / height, (right - left) / width)
 
 
 def _is_inside(box: Box, other: Box) -> bool:
@@ -128,7 +126,9 @@ def title_of(box: Box, parts: Sequence[Part]) -> str:
     above = first.box[0] - max(box[0], STATUS)
     if not below or len(row) > 1 or above > min(TITLE_HEIGHTS * first.box[2], TITLE_AREA * box[2]):
         return ""
-    if any(part.kind != "text" and _has_icon(first.box, part.box) for part in row):
+    end = first.box[1] + first.box[3]
+    # an icon left of the text, or less than 5 % of the screen's width to its right
+    if any(part.kind != "text" and (part.box[1] < first.box[1] or part.box[1] - end < 0.05) for part in row):
         return ""
     is_left = first.box[1] <= box[1] + LEFT_AREA * box[3] and all(part.box[1] > first.box[1] for part in row)
     if row and not is_left:
@@ -145,8 +145,3 @@ def _is_like(first: Part, second: Part) -> bool:
 def _share_rows(first: Box, second: Box) -> bool:
     shared = min(first[0] + first[2], second[0] + second[2]) - max(first[0], second[0])
     return shared > 0.5 * min(first[2], second[2])
-
-
-def _has_icon(text: Box, icon: Box) -> bool:
-    """Whether an icon of the same row is left of the text, or less than 5 % of the screen's width to its right."""
-    return icon[1] < text[1] or icon[1] - text[1] - text[3] < 0.05

@@ -139,13 +139,10 @@ def _join(lines: list[Line], reach: float) -> list[Line]:
         likely = probability(at[near] - at[number], gap, shorter, reach) >= LIKELY
         members = np.append(near[likely], number)
         is_free[members] = False
-        result.append(_union(at[members], start[members], end[members]))
+        length = end[members] - start[members]
+        middle = float((at[members] * length).sum() / length.sum())
+        result.append(Line(middle, float(start[members].min()), float(end[members].max())))
     return sorted(result, key=lambda line: (line.at, line.start, line.end))
-
-
-def _union(at: np.ndarray, start: np.ndarray, end: np.ndarray) -> Line:
-    length = end - start
-    return Line(float((at * length).sum() / length.sum()), float(start.min()), float(end.max()))
 
 
 def _contrast(line: Line, pixels: np.ndarray) -> float:

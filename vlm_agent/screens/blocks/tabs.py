@@ -80,7 +80,9 @@ def tab_rows(parts: Sequence[Part]) -> list[tuple[Part, ...]]:
         row.sort(key=lambda part: (part.box[1], part.id))
         if FEWEST <= len(row) <= MOST and _is_even(row):
             rows.append(tuple(row))
-    return [row for row in rows if not (_is_in_grid(row, parts) or _is_navigation(row) or _is_keyboard(row))]
+    # Rows of which most parts are single letters are a keyboard's.
+    rows = [row for row in rows if 2 * sum(len(part.text) == 1 for part in row) <= len(row)]
+    return [row for row in rows if not (_is_in_grid(row, parts) or _is_navigation(row))]
 
 
 def _is_at_edge(box: Box) -> bool:
@@ -134,11 +136,6 @@ def _is_navigation(row: Sequence[Part]) -> bool:
     return len(row) == 3 and all(
         not part.text and part.box[2] < 0.03 and centre(part.box)[0] > NAVIGATION for part in row
     )
-
-
-def _is_keyboard(row: Sequence[Part]) -> bool:
-    """Whether most of these are single letters."""
-    return 2 * sum(len(part.text) == 1 for part in row) > len(row)
 
 
 def _is_stacked(row: Sequence[Part], other: Sequence[Part]) -> bool:

@@ -9,8 +9,11 @@ from vlm_agent.episodes import Widget
 
 def overlap(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """(N, 4), (M, 4) → (N, M): intersection over union, float64; 0 where both are empty."""
-    intersection = _intersection(first, second)
-    union = _area(first)[:, None] + _area(second)[None] - intersection
+    low = np.maximum(first[:, None, :2], second[None, :, :2])
+    high = np.minimum(first[:, None, 2:], second[None, :, 2:])
+    intersection = np.prod(np.maximum(high - low, 0), axis=2).astype(np.float64)
+    areas = [np.prod(np.maximum(boxes[:, 2:] - boxes[:, :2], 0), axis=1) for boxes in (first, second)]
+    union = areas[0][:, None] + areas[1][None] - intersection
     return np.divide(intersection, union, out=np.zeros_like(intersection), where=union > 0)
 
 
@@ -51,13 +54,3 @@ def corners(widgets: Iterable[Widget]) -> np.ndarray:
 def in_reading_order(widgets: Iterable[Widget]) -> tuple[Widget, ...]:
     """From top to bottom, then from left to right."""
     return tuple(sorted(widgets, key=lambda widget: (widget.box[0], widget.box[1], widget.kind)))
-
-
-def _area(boxes: np.ndarray) -> np.ndarray:
-    return np.prod(np.maximum(boxes[:, 2:] - boxes[:, :2], 0), axis=1)
-
-
-def _intersection(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    low = np.maximum(first[:, None, :2], second[None, :, :2])
-    high = np.minimum(first[:, None, 2:], second[None, :, 2:])
-    return np.prod(np.maximum(high - low, 0), axis=2).astype(np.float64)
