@@ -358,6 +358,16 @@ def test_an_existing_trace_is_not_overwritten(run, tmp_path, capsys):
     assert "not an empty folder" in capsys.readouterr().err
 
 
+def test_runs_that_begin_in_the_same_second_have_traces_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(act.time, "strftime", lambda _: "20260101-120000")
+    agent = Prepared(prepared=ScriptedAgent([Action.complete()]))
+    monkeypatch.setattr(act.agent_options, "chosen_agent", lambda _: agent)
+    for _ in range(2):
+        main(["act", "--agent", "RUN", "--device", f"simulated:{TASK}"])
+    assert len(list(tmp_path.glob("traces/20260101-120000-*/steps.jsonl"))) == 2
+
+
 def test_a_missing_phone_is_named_before_a_model_is_loaded(monkeypatch, capsys):
     def absent(serial):
         raise NoDeviceError(f"no phone {serial} is connected")

@@ -99,7 +99,9 @@ def run(options: argparse.Namespace) -> int:
     from vlm_agent.devices.acting.guard import Guard
     from vlm_agent.devices.acting.loop import Limits, act
 
-    console, folder = make_console(), _folder(options)
+    # A script may start a run for each of several phones in the same second.
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
+    console, folder = make_console(), Path("traces", name) if options.trace is None else options.trace
     check_trace_folder(folder)
     settings = agent_options.chosen_agent(options).in_output(folder)
     readers = agent_options.chosen_readers(options, settings)
@@ -126,12 +128,15 @@ def run(options: argparse.Namespace) -> int:
             if options.long_screens:
                 device = long_screen(device, goal, trace, guard, partial(print_plain, console))
 
+            def warn(text: str) -> None:
+                print_plain(console, f"     {only_printable(text)}")
+
             def watch(step: "ProposedStep") -> bool:
                 print_plain(console, _step_lines(step))
                 return keys.wants_stop()
 
             with reported_spending(agent, console, lambda: [_one_step(phone, goal)], options.steps):
-                ending = act(agent, device, goal, trace, guard, Limits(options.steps), watch, partial(_warn, console))
+                ending = act(agent, device, goal, trace, guard, Limits(options.steps), watch, warn)
             reached = None if phone.task is None or options.goal is not None else phone.task.reached(phone.device)
             trace.judged(reached)
         print_plain(console, _summary(ending, reached))
@@ -180,14 +185,6 @@ def _heading(phone: "OpenedDevice", goal: str, agent: str, long_screens: bool) -
     return Heading(*identity, phone.task.subset, phone.replay_address, phone.device.size)
 
 
-def _folder(options: argparse.Namespace) -> Path:
-    return Path("traces", time.strftime("%Y%m%d-%H%M%S")) if options.trace is None else options.trace
-
-
-def _warn(console: "Console", text: str) -> None:
-    print_plain(console, f"     {only_printable(text)}")
-
-
 def _warn_of_purchases(console: "Console", device: "Device", options: argparse.Namespace) -> None:
     if not options.allow_purchases and device.elements() is None:
         print_plain(
@@ -203,12 +200,9 @@ def _step_lines(step: "ProposedStep") -> str:
     proposed = step.answer.action
     action = "no action" if proposed is None else describe_with_place(proposed, step.elements or ())
     activity = f"  in {step.activity}" if step.activity else ""
-    shown = " → ".join(map(_shortened, (repr(step.answer.text), only_printable(action))))
+    texts = (repr(step.answer.text), only_printable(action))
+    shown = " → ".join(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]} …" for text in texts)
     return f"{step.number + 1:3d}  {step.picture}{activity}\n     {shown}"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]} …"
 
 
 def _summary(ending: "Ending", reached: bool | None) -> str:

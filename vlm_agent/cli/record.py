@@ -24,7 +24,7 @@ Do the task on the phone, then press Enter or Ctrl-C here. The touches become li
 
   vlm-agent record --device adb:SERIAL --goal "Turn on the wifi" --app Settings --output shown.sqlite
   vlm-agent record --device simulated:general/test/7 --output shown.sqlite
-  vlm-agent record --trace traces/20260101-120000 --output shown.sqlite
+  vlm-agent record --trace traces/20260101-120000-3f09 --output shown.sqlite
   vlm-agent demonstrations shown.sqlite
 
 On a real phone, touch after each line "ready": the screen is read between two touches. A simulated phone is served

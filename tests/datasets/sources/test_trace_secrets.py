@@ -191,6 +191,9 @@ def test_a_card_number_typed_in_pieces_is_masked(tmp_path):
     typing = (tap(0), Action.type_text("4012 8888 "), Action.wait(), Action.type_text("8888 1881"), tap(1))
     run(tmp_path / "t", Form("Number", "Name"), *typing, goal="pay")
     assert [form in strings(tmp_path / "t") for form in ("4012", "8888", "1881")] == [False] * 3
+    trace = read_trace(tmp_path / "t")
+    covered = [bool((trace.screen(step)[20:36, 10:90] == 128).all()) for step in trace.steps]
+    assert covered == [False, False, True, True, True, True]  # also where its first piece alone was shown
 
 
 def test_a_reply_before_the_agent_failed_is_masked(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from helpers import tiny
 from helpers.data.made_episodes import traced_episode
 
-from vlm_agent.datasets.sources import BadRecord, Exclusion
+from vlm_agent.datasets.sources import BadRecord, Exclusion, trace_writer
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import (
     DONE,
@@ -216,6 +216,15 @@ def test_nothing_is_written_over(tmp_path):
     write(tmp_path / "t")
     with pytest.raises(DatasetError, match="not an empty folder"):
         TraceWriter(tmp_path / "t", HEADING)
+
+
+def test_of_two_runs_that_begin_in_one_folder_at_once_one_is_refused_and_the_other_keeps_its_trace(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(trace_writer, "check_trace_folder", lambda _: None)  # both have found it empty
+    with TraceWriter(tmp_path / "t", HEADING), pytest.raises(FileExistsError, match=r"steps\.jsonl"):
+        TraceWriter(tmp_path / "t", replace(HEADING, goal="another"))
+    assert read_trace(tmp_path / "t").heading.goal == HEADING.goal
 
 
 def test_a_trace_that_ended_with_an_exception_is_marked(tmp_path):

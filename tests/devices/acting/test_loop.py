@@ -131,10 +131,11 @@ def test_a_screen_whose_elements_a_phone_fails_to_report_has_none(tmp_path):
 
 
 def test_a_card_number_in_two_pieces_is_one_text_for_the_guard(tmp_path):
-    for apart, reason in ((), "purchase"), ((TAPS[0],), "complete"):
+    in_place = (Action.wait(), Action.answer("half of it"))
+    for number, (apart, reason) in enumerate((((), "purchase"), (in_place, "purchase"), ((TAPS[0],), "complete"))):
         actions = [Action.type_text("4111 1111"), *apart, Action.type_text("1111 1111"), Action.complete()]
         phone = FlickeringPhone()
-        ending = run(tmp_path / reason, ListAgent(actions), phone, guard=Guard())
+        ending = run(tmp_path / str(number), ListAgent(actions), phone, guard=Guard())
         assert ending.reason == reason
         assert ("card number" in ending.message) == (reason == "purchase")
 

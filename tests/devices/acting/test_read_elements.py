@@ -146,6 +146,19 @@ def test_what_is_typed_into_a_password_field_of_the_phone_is_masked_where_the_pi
 
 
 @pytest.mark.parametrize(
+    "between", [(Action.wait(),), (Action.answer("soon"), Action.wait()), (Action.press("enter"),)]
+)
+def test_a_password_is_masked_after_waiting_and_after_enter_where_only_the_phone_names_its_field(
+    tmp_path, monkeypatch, between
+):
+    read_screens.ScreenReader.of.cache_clear()
+    monkeypatch.setattr(read_screens, "understand", lambda pixels, readers: understood("Geheimwort", "Weiter"))
+    actions = [Action.tap(0.1, 0.5), *between, Action.type_text("hunter22"), Action.complete()]
+    _, trace = run(tmp_path / "read", ReadElements(Login(), ScreenReader(Readers())), actions)
+    assert [step.action.text for step in trace.steps if step.action.text not in ("", "soon")] == [MASK]
+
+
+@pytest.mark.parametrize(
     ("widget", "label", "touch"),
     [
         (Widget("switch", (0.40, 0.85, 0.04, 0.1)), Text((0.41, 0.05, 0.03, 0.2), "Buy now"), (0.42, 0.15)),

@@ -1,6 +1,7 @@
 """The connection is cut at random moments: no action runs twice, and no action counted as done is missing."""
 
 import json
+import subprocess
 from functools import partial
 
 import numpy as np
@@ -8,9 +9,9 @@ import pytest
 from helpers.phones.adb_servers import MISSING, PROGRAMS, AdbServer
 from helpers.phones.cutting_proxy import CuttingProxy
 
-from vlm_agent.devices.adb import task_set
+from vlm_agent.devices.adb import discovery, task_set
 from vlm_agent.devices.adb.phone import AdbPhone
-from vlm_agent.devices.errors import ActionInDoubtError, DeviceLostError
+from vlm_agent.devices.errors import ActionInDoubtError, DeviceLostError, NoDeviceError
 from vlm_agent.devices.task_sets import read_task_set
 from vlm_agent.episodes import Action
 from vlm_agent.simulator import SimulatedPhone
@@ -104,6 +105,33 @@ def test_a_reconnected_phone_remains_usable(one_adb):
         phone.perform(Action.press("home"))
         phone.close()
     assert list(handset.actions) == [Action.press("home")]
+
+
+@pytest.mark.parametrize(
+    "error", [EOFError("Expected 5 bytes, got 0"), subprocess.TimeoutExpired("adb start-server", 20)]
+)
+def test_adbs_server_that_breaks_off_or_does_not_start_in_time_is_a_broken_connection(
+    one_adb, served, monkeypatch, error
+):
+    with AdbPhone(served.serial, settle_interval=0.0) as phone:
+        usual, errors = phone._link._client.make_connection, [error]
+        monkeypatch.setattr(
+            phone._link._client, "make_connection", lambda *_, **__: _raise(errors.pop()) if errors else usual()
+        )
+        phone.screenshot()
+        assert not errors
+        phone.perform(Action.press("home"))
+        errors.append(error)
+        assert phone._link._is_our_connection
+        phone._link.close()
+        assert not errors
+    monkeypatch.setattr(discovery, "states", lambda _: _raise(error))
+    with pytest.raises(NoDeviceError, match=f"{served.serial} cannot be connected to; adb says: .*{str(error)[-8:]}"):
+        AdbPhone(served.serial)
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 @pytest.mark.skipif(PROGRAMS["debian"] is None, reason=MISSING)

@@ -3,9 +3,10 @@
 import pytest
 
 from vlm_agent.devices.adb.keyboard import Keyboard
+from vlm_agent.devices.adb.link import AdbLink
 from vlm_agent.devices.adb.phone import AdbPhone
 from vlm_agent.devices.android import UNICODE_KEYBOARD
-from vlm_agent.devices.errors import DeviceLostError, RefusedError, UntypableTextError
+from vlm_agent.devices.errors import DeviceLostError, NoDeviceError, RefusedError, UntypableTextError
 from vlm_agent.episodes import Action
 from vlm_agent.simulator.adb_daemon.handset import USUAL_KEYBOARD
 from vlm_agent.simulator.adb_daemon.shell.session import Result, failure, output
@@ -100,6 +101,7 @@ def test_a_keyboard_is_restored_or_named_although_the_phone_was_never_opened(
 
     def fail_once(keyboard):
         if errors:
+            keyboard._link.is_lost = isinstance(errors[0], DeviceLostError)
             raise errors.pop()
         return usual(keyboard)
 
@@ -111,7 +113,17 @@ def test_a_keyboard_is_restored_or_named_although_the_phone_was_never_opened(
     assert ("ADBKeyBoard may still be the keyboard" in caplog.text) is is_lost
 
 
-def test_a_keyboard_that_stays_on_a_lost_phone_is_named(one_adb, served, caplog):
-    with pytest.raises(DeviceLostError), AdbPhone(served.serial, **QUICK):
-        raise DeviceLostError("it went away")
+@pytest.mark.parametrize("error", [DeviceLostError("it went away"), NoDeviceError("not allowed"), KeyboardInterrupt()])
+def test_a_keyboard_that_stays_on_a_lost_phone_is_named_at_once(one_adb, served, caplog, monkeypatch, error):
+    waits = []
+
+    def wait(*_):
+        waits.append(1)
+        raise error
+
+    monkeypatch.setattr(AdbLink, "_reconnect", wait)
+    with pytest.raises(type(error)), AdbPhone(served.serial, **QUICK) as phone:
+        one_adb.run("disconnect", served.serial)
+        phone.screenshot()
+    assert waits == [1]
     assert "ADBKeyBoard may still be the keyboard" in caplog.text

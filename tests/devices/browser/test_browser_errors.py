@@ -1,6 +1,10 @@
 """Errors of the browser phone and their messages, and opening it by its address."""
 
+import os
+import signal
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 from helpers.phones.browser_phone import needs_browser
@@ -36,6 +40,15 @@ def test_a_program_other_than_chromium_does_not_start(monkeypatch):
     monkeypatch.setenv("CHROMIUM", "true")
     with pytest.raises(NoBrowserError, match="true does not start"):
         BrowserPhone()
+
+
+@needs_browser
+def test_a_driver_of_playwright_that_was_killed_is_a_lost_browser_also_when_the_phone_is_closed():
+    with pytest.raises(DeviceLostError, match="connection closed"), BrowserPhone() as phone:
+        children = Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children").read_text().split()
+        (driver,) = (int(one) for one in children if b"run-driver" in Path(f"/proc/{one}/cmdline").read_bytes())
+        os.kill(driver, signal.SIGKILL)
+        phone.screenshot()
 
 
 @needs_browser

@@ -311,6 +311,14 @@ def test_a_command_that_waits_for_no_other_leaves_the_number_of_tasks_of_the_oth
     assert json.loads((tmp_path / "out" / "online_tasks.json").read_text()) == {"tasks": 1}
 
 
+@pytest.mark.parametrize("content", ["{}", "[]", '{"tasks": "many"}', "{"])
+def test_a_damaged_number_of_tasks_is_named(tmp_path, content):
+    evaluate(tmp_path / "out", tasks=1)
+    (tmp_path / "out" / "online_tasks.json").write_text(content)
+    with pytest.raises(DatasetError, match=r"online_tasks\.json is damaged .*; remove it"):
+        evaluating.read_tasks(tmp_path / "out")
+
+
 def test_phones_of_another_size_are_another_evaluation(tmp_path):
     content = evaluate(tmp_path / "out", tasks=1, task_set=SimulatedTasks(size=(896, 416)))
     trace = read_trace(tmp_path / "out" / content["tasks"][0]["runs"][AGENT]["trace"])

@@ -86,3 +86,10 @@ def test_only_the_end_of_a_pipe_prints_and_the_last_status_counts():
     result = Shell(COMMANDS, [].append, Files(), {}).run("echo a; echo b | echo c; nothing")
     assert (result.out, result.status) == (b"a\nc\n", NOT_FOUND)
     assert b"nothing: inaccessible or not found" in result.written[-1][1]
+
+
+def test_a_script_runs_without_its_zero_bytes():
+    files, record = Files(), []
+    files.put("/sdcard/script", b"ec\0ho 'a\0b'\n")
+    Shell(COMMANDS, record.append, files, {}).run("sh /sdcard/script")
+    assert record == [("sh", "/sdcard/script"), ("echo", "ab")]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from vlm_agent.datasets.sources import checks
 from vlm_agent.datasets.sources.traces import HEADING, STEPS, VERSION, Heading, TraceStep, sealed
 from vlm_agent.episodes import Action, ActionKind, UiElement, element_at
 from vlm_agent.errors import DatasetError
@@ -49,8 +50,9 @@ class TraceWriter:
         self._secrets, self._focus = Secrets(), Focus()
         self._pieces: dict[int, str] = {}
         self._hidden: dict[int, str] = {}
+        self._shown: dict[Path, list[UiElement]] = {}
+        self._file = (folder / STEPS).open("x", encoding="utf-8")  # of two runs that begin at once, one is refused
         self._write_heading()
-        self._file = (folder / STEPS).open("w", encoding="utf-8")
         self._has_ended = False
 
     @property
@@ -60,20 +62,22 @@ class TraceWriter:
     def __enter__(self) -> "TraceWriter":
         return self
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: object) -> None:
         try:
-            if not self._has_ended:
-                self.end(*_end_by(error))
+            if not self._has_ended and isinstance(error, KeyboardInterrupt):
+                self.end("stopped", "stopped by Ctrl-C")
+            elif not self._has_ended:
+                self.end("error", "the run ended without a reason" if error is None else f"{kind.__name__}: {error}")
         finally:
             self._file.close()
 
     def screen(self, number: int, pixels: np.ndarray, elements: Sequence[UiElement] | None = None) -> Path:
         """Writes the screen of step `number`, uint8 (height, width, 3) RGB. Its line must name the file.
 
-        `elements`: those of the screen; what they show of earlier secrets is covered.
+        `elements`: those of the screen; what they show of secrets is covered, also of those that are found later.
         """
         path = self.folder / _screen_name(number)
-        path.write_bytes(encode_png(self._covered(pixels, elements or ())))
+        path.write_bytes(encode_png(self._covered(path, pixels, elements or ())))
         return path
 
     def step(self, step: TraceStep, types_later: str = "") -> None:
@@ -152,6 +156,10 @@ class TraceWriter:
         """Masks the secrets in what was written before."""
         if not self._secrets.found:
             return
+        for path, elements in self._shown.items():
+            if any(self._secrets.has_secret(element.text) for element in elements):
+                with atomic_write(path) as part:
+                    part.write_bytes(encode_png(self._covered(path, checks.read_screen(path), elements)))
         for path in sorted(self.folder.rglob("*.json*")):
             try:
                 before = path.read_text(encoding="utf-8")
@@ -166,12 +174,12 @@ class TraceWriter:
                 self._file.close()
                 self._file = path.open("a", encoding="utf-8")
 
-    def _covered(self, pixels: np.ndarray, elements: Sequence[UiElement]) -> np.ndarray:
-        boxes = [element.box for element in elements if self._secrets.has_secret(element.text)]
-        if not boxes:
-            return pixels
+    def _covered(self, path: Path, pixels: np.ndarray, elements: Sequence[UiElement]) -> np.ndarray:
+        """The picture without secrets. What the other elements show may turn out to be one."""
+        secret = [element for element in elements if self._secrets.has_secret(element.text)]
+        self._shown[path] = [element for element in elements if element not in secret]
         covered, (height, width) = pixels.copy(), pixels.shape[:2]
-        for y, x, box_height, box_width in boxes:
+        for y, x, box_height, box_width in (element.box for element in secret):
             rows = slice(max(0, int(y * height)), max(0, int(np.ceil((y + box_height) * height))))
             columns = slice(max(0, int(x * width)), max(0, int(np.ceil((x + box_width) * width))))
             covered[rows, columns] = _GREY
@@ -244,12 +252,6 @@ def _masked_json(text: str, secrets: Secrets, hidden: dict[int, str], indent: in
     if isinstance(masked, dict) and masked.pop("crc32", None) is not None:
         return sealed(json.dumps(masked, ensure_ascii=False))
     return json.dumps(masked, ensure_ascii=False, indent=indent) + "\n" * (indent is not None)
-
-
-def _end_by(error: BaseException | None) -> tuple[str, str]:
-    if isinstance(error, KeyboardInterrupt):
-        return "stopped", "stopped by Ctrl-C"
-    return "error", "the run ended without a reason" if error is None else f"{type(error).__name__}: {error}"
 
 
 def _step_line(step: TraceStep) -> dict:

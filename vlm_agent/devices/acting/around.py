@@ -9,9 +9,9 @@ were read, so that purchases are detected by the words in the picture, also by t
 their own place, and texts that are read with a low confidence. It is inside of `long_screen`, so that every screen on
 which the device acts is read.
 
-A picture does not always say that a field is one for passwords. After a touch, and after typing, the phone is asked for
-its own elements, and what was read in one of its password fields gets the field's name, so that what is typed is masked
-in the trace. On a real phone that takes two to four seconds.
+A picture does not always say that a field is one for passwords. After a touch, typing and enter, and as long as the
+agent then waits, the phone is asked for its own elements. What was read in one of its password fields gets the field's
+name, so that what is typed is masked in the trace. On a real phone that takes two to four seconds.
 
 The loop asks the guard about the agent's action on a tall picture, as on any screen. `LongScreen` performs further
 actions, which the loop does not see: swipes to look at the page, and for a touch beyond the screen swipes and the touch
@@ -30,6 +30,7 @@ from vlm_agent.agents.read_screens import ScreenReader
 from vlm_agent.datasets.sources.trace_writer import Trace
 from vlm_agent.devices import Device
 from vlm_agent.devices.acting.guard import Guard, Proposal
+from vlm_agent.devices.acting.purchases import KINDS_IN_PLACE
 from vlm_agent.devices.device import DeviceAround
 from vlm_agent.devices.long_screen import LongScreen, OwnAction
 from vlm_agent.episodes import Action, ActionKind, UiElement, element_at
@@ -45,6 +46,7 @@ class ReadElements(DeviceAround):
         super().__init__(device)
         self._reader = reader
         self._shown: np.ndarray | None = None
+        self._may_type = False
         self._reported: tuple[UiElement, ...] | None = ()
         """The phone's own elements; None: to be asked for."""
 
@@ -62,8 +64,9 @@ class ReadElements(DeviceAround):
 
     def perform(self, action: Action) -> None:
         self._shown = None
-        is_in_field = action.kind is ActionKind.TYPE or action.is_touch
-        self._reported = None if is_in_field else ()
+        if action.kind not in KINDS_IN_PLACE:
+            self._may_type = action.is_touch or action.kind in (ActionKind.TYPE, ActionKind.PRESS_ENTER)
+        self._reported = None if self._may_type else ()
         self._device.perform(action)
 
 

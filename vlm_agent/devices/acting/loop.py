@@ -21,6 +21,7 @@ from vlm_agent.datasets.sources.trace_writer import Trace
 from vlm_agent.datasets.sources.traces import DONE, FAILED, IN_DOUBT, UNPARSED, WITHHELD, TraceStep
 from vlm_agent.devices import Device
 from vlm_agent.devices.acting.guard import REFUSED, Guard, Proposal
+from vlm_agent.devices.acting.purchases import KINDS_IN_PLACE
 from vlm_agent.devices.errors import (
     ActionInDoubtError,
     DeviceError,
@@ -234,9 +235,8 @@ class Run:
         self.ending.count(answer)
         picture = self.trace.screen(number, pixels, elements)
         step = TraceStep(number, picture.name, screen.activity, elements, answer.text, answer.action)
-        step = self._marked(step, pixels)
         step = replace(step, notes=answer.notes, tokens=answer.usage.tokens, seconds=seconds)
-        self.trace.step(step, answer.diagnostics.types_later)
+        self.trace.step(replace(step, black=self._counts_black(pixels)), answer.diagnostics.types_later)
         if self.watch(ProposedStep(number, picture, answer, screen.activity, elements)):
             self.trace.outcome(number, WITHHELD)
             return STOPPED, "stopped by a key"
@@ -266,14 +266,13 @@ class Run:
             return ()
         return elements
 
-    def _marked(self, step: TraceStep, pixels: np.ndarray) -> TraceStep:
-        """The step with a mark if its screen is black. Warns at the first one."""
-        if not is_black(pixels):
-            return step
-        self.ending.black += 1
-        if self.ending.black == 1:
-            self.warn(f"Step {step.number + 1}: {_BLACK}.")
-        return replace(step, black=True)
+    def _counts_black(self, pixels: np.ndarray) -> bool:
+        """Whether the screen is black. Warns at the first one."""
+        if black := is_black(pixels):
+            self.ending.black += 1
+            if self.ending.black == 1:
+                self.warn(f"Step {self.ending.steps}: {_BLACK}.")
+        return black
 
     def _no_action(self, number: int, screen: Screen, answer: Answer) -> tuple[str, str] | None:
         self.trace.outcome(number, UNPARSED)
@@ -323,9 +322,9 @@ class Run:
 
 
 def _typed_before(history: Sequence[Turn]) -> str:
-    """The texts of the last turns, as far as they are typed one after the other."""
-    typed = takewhile(lambda turn: turn.action.kind == ActionKind.TYPE, reversed(history))
-    return "".join(reversed([turn.action.text for turn in typed]))
+    """The texts of the last turns, as far as they are typed one after the other, also with waiting in between."""
+    last = takewhile(lambda turn: turn.action.kind in (ActionKind.TYPE, *KINDS_IN_PLACE), reversed(history))
+    return "".join(reversed([turn.action.text for turn in last if turn.action.kind is ActionKind.TYPE]))
 
 
 def _are_equal(first: Screen, second: Screen) -> bool:

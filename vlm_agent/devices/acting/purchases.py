@@ -33,14 +33,16 @@ NEAR = 0.02
 A button is larger than its text.
 """
 
+KINDS_IN_PLACE = (ActionKind.WAIT, ActionKind.ANSWER)
+"""Action kinds after which the same field has the focus, with the same text."""
+
 _HARMLESS = (
     ActionKind.PRESS_BACK,
     ActionKind.PRESS_HOME,
     ActionKind.STATUS_TASK_COMPLETE,
     ActionKind.STATUS_TASK_IMPOSSIBLE,
-    ActionKind.WAIT,
     ActionKind.RECENTS,
-    ActionKind.ANSWER,
+    *KINDS_IN_PLACE,
 )
 """Action kinds that do not touch or fill in anything on the screen."""
 

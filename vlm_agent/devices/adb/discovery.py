@@ -14,8 +14,9 @@ from vlm_agent.devices.errors import NoDeviceError
 CONNECT_SECONDS = 10.0
 RETRY_SECONDS = 0.1
 
-CONNECTION_ERRORS = (adbutils.AdbError, OSError, EOFError, ValueError)
-"""Exceptions of adbutils when its socket closes; ValueError when the socket closes within a number."""
+CONNECTION_ERRORS = (adbutils.AdbError, OSError, EOFError, ValueError, subprocess.SubprocessError)
+"""Exceptions of adbutils when its socket closes, ValueError when it closes within a number, SubprocessError when adb's
+server does not start in time."""
 
 _TRANSIENT_STATES = ("authorizing", "connecting")
 
@@ -73,7 +74,7 @@ def start_server(answer_seconds: float) -> adbutils.AdbClient:
     client = adbutils.AdbClient(address.host, address.port, socket_timeout=answer_seconds)
     try:
         client.server_version()
-    except (*CONNECTION_ERRORS, subprocess.SubprocessError) as error:
+    except CONNECTION_ERRORS as error:
         if address.variable:
             raise NoDeviceError(
                 f"adb's server at {address.host}:{address.port} ({address.variable}) does not answer "
@@ -97,9 +98,12 @@ def choose(client: adbutils.AdbClient, serial: str | None, patience: float) -> t
         choice = _only_one(states(client)) if name is None else name
         is_new = _connect(client, choice)
         check_state(choice, _stable_state(client, choice, patience))
-        _check_shell(client, choice)
-    except adbutils.AdbError as error:
-        raise NoDeviceError(f"{name or 'the phone'} cannot be connected to; adb says: {error}") from error
+        features = adbutils.AdbDevice(client, serial=choice).get_features().split(",")
+    except CONNECTION_ERRORS as error:
+        raise NoDeviceError(f"{name or 'the phone'} cannot be connected to; adb says: {reason(error)}") from error
+    if "shell_v2" not in features:
+        # The older protocol has no exit status and cannot distinguish a broken connection from the end of a command.
+        raise NoDeviceError(f"{choice} runs an Android before 7, whose adb has no shell_v2; it is not supported")
     return choice, is_new
 
 
@@ -173,10 +177,3 @@ def _stable_state(client: adbutils.AdbClient, serial: str, patience: float) -> s
     while (state := states(client).get(serial, "absent")) in _TRANSIENT_STATES and time.monotonic() < end:
         time.sleep(RETRY_SECONDS)
     return state
-
-
-def _check_shell(client: adbutils.AdbClient, serial: str) -> None:
-    features = adbutils.AdbDevice(client, serial=serial).get_features().split(",")
-    if "shell_v2" not in features:
-        # The older protocol has no exit status and cannot distinguish a broken connection from the end of a command.
-        raise NoDeviceError(f"{serial} runs an Android before 7, whose adb has no shell_v2; it is not supported")

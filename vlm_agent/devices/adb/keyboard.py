@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from vlm_agent.devices.adb.link import AdbLink, Success, Words, command_line
 from vlm_agent.devices.android import KEYBOARD_BROADCAST, UNICODE_KEYBOARD
-from vlm_agent.devices.errors import ActionInDoubtError, DeviceLostError, RefusedError, UntypableTextError
+from vlm_agent.devices.errors import DeviceError, RefusedError, UntypableTextError
 
 _LOG = logging.getLogger(__name__)
 
@@ -64,16 +64,16 @@ class Keyboard:
             self._warn_of_ascii()
             self.type(text)
 
-    def restore(self, is_lost: bool = False) -> None:
-        """Selects the keyboard from before; on a phone that `is_lost`, this would wait for it again. Warns if
+    def restore(self) -> None:
+        """Selects the keyboard from before, unless the phone is lost, because this would wait for it again. Warns if
         ADBKeyBoard may stay selected."""
         before, self._before = self._before, None
         if before is None or before == UNICODE_KEYBOARD:
             return
         stays = True
-        if not is_lost:
-            with suppress(ActionInDoubtError, DeviceLostError):
-                # Sent once: closing waits for no lost phone. The setting decides, not the words of `ime`.
+        if not self._link.is_lost:
+            with suppress(DeviceError):
+                # Sent once. The setting decides, not the words of `ime`.
                 with suppress(RefusedError):
                     self._link.do(("ime", "set", before) if before else ("ime", "reset"))
                 stays = self._is_selected()

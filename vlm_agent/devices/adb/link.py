@@ -10,7 +10,6 @@ import math
 import re
 import shlex
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -101,19 +100,21 @@ class ShellResult(NamedTuple):
 class AdbLink:
     """`serial` as `adb devices` prints it, or host:port; None selects the only connected phone.
 
-    `patience`: the maximum time in seconds to wait for a lost connection. Raises a DeviceError that explains the
-    problem.
+    `patience`: the maximum time in seconds to wait for a lost connection. `is_lost`: it was not restored so far. Raises
+    a DeviceError that explains the problem.
     """
 
     def __init__(self, serial: str | None, patience: float) -> None:
         self._patience = patience
+        self.is_lost = False
         self._client = start_server(ANSWER_SECONDS)
         self.serial, self._is_our_connection = choose(self._client, serial, patience)
 
     def close(self) -> None:
         """Disconnects from a phone that this link connected to."""
         if self._is_our_connection:
-            self._client.disconnect(self.serial)
+            with suppress(*CONNECTION_ERRORS):
+                self._client.disconnect(self.serial)
             self._is_our_connection = False
 
     def ask(self, *commands: Words, may_hang: bool = False) -> bytes:
@@ -221,7 +222,9 @@ class AdbLink:
                 return ask()
             except CONNECTION_ERRORS as error:
                 deadline = time.monotonic() + self._patience if deadline is None else deadline
+                self.is_lost = True
                 self._reconnect(deadline, error)
+                self.is_lost = False
 
     def _finish(self, connection: adbutils.AdbConnection, line: str, longest: float = math.inf) -> ShellResult:
         """Sends the line and waits for its exit status, at most about `longest` seconds.
@@ -255,7 +258,7 @@ class AdbLink:
                 else:
                     time.sleep(RETRY_SECONDS)
                 state = states(self._client).get(self.serial, "absent")
-            except (*CONNECTION_ERRORS, subprocess.SubprocessError) as error:
+            except CONNECTION_ERRORS as error:
                 state, cause = "absent", error
             if state == "unauthorized":
                 check_state(self.serial, state)

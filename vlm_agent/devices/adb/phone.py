@@ -32,7 +32,7 @@ from vlm_agent.devices.adb.display import Display, read_picture
 from vlm_agent.devices.adb.elements import COMMANDS, read_elements
 from vlm_agent.devices.adb.keyboard import Keyboard
 from vlm_agent.devices.adb.link import AdbLink, ShellResult, Success, Words
-from vlm_agent.devices.errors import DeviceError, DeviceLostError, LockedError, RefusedError
+from vlm_agent.devices.errors import DeviceError, LockedError, RefusedError
 from vlm_agent.episodes import Action, ActionKind, UiElement
 
 WAIT_SECONDS = 1.0
@@ -77,17 +77,14 @@ class AdbPhone:
             self._display = Display(self._link)
             if selects_keyboard:
                 self._keyboard.select()
-        except BaseException as error:
-            self._keyboard.restore(is_lost=isinstance(error, DeviceLostError))
-            self._link.close()
+        except BaseException:
+            self.close()
             raise
 
     def __enter__(self) -> "AdbPhone":
         return self
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, DeviceLostError):
-            self._keyboard.restore(is_lost=True)
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -57,7 +57,8 @@ class BrowserPhone:
         self.close()
 
     def close(self) -> None:
-        self._open.close()
+        with _device_errors():
+            self._open.close()
 
     def reset(self, site: str | None = None, seed: int = 0) -> None:
         """Resets to the initial state of a phone with these arguments, in a new browser context.
@@ -74,7 +75,7 @@ class BrowserPhone:
             self._page = open_page(self._browser, self.world(seed), self.blocked, self._faults)
             self._session = self._page.context.new_cdp_session(self._page)
             if site is not None:
-                self._go(site)
+                self._open_site(site)
             self._settle()
 
     def world(self, seed: int) -> dict:
@@ -124,14 +125,8 @@ class BrowserPhone:
             self._settle()
 
     def _open_site(self, name: str) -> None:
-        if name.strip().casefold() in SITES:
-            self._go(name.strip().casefold())
-
-    def _go(self, site: str) -> None:
-        self._page.evaluate("(site) => phone.go(`#/${site}`)", site)
-
-    def _press(self, button: str) -> None:
-        self._page.evaluate("(button) => phone[button]()", button)
+        if name in SITES:
+            self._page.evaluate("(site) => phone.go(`#/${site}`)", name)
 
     def state(self) -> dict:
         """The state, only for checking tasks, never for an agent: {"cart": {id: count}, "orders": [{"items", "name",
@@ -191,10 +186,10 @@ _EFFECTS: dict[str, Callable[[BrowserPhone, Action], object]] = {
     "swipe": lambda phone, action: swipe(phone._page, phone._session, _point(action.touch_yx), _point(action.lift_yx)),
     "type": lambda phone, action: phone._page.keyboard.insert_text(action.text),
     "enter": lambda phone, action: phone._page.keyboard.press("Enter"),
-    "back": lambda phone, action: phone._press("back"),
-    "home": lambda phone, action: phone._press("home"),
+    "back": lambda phone, action: phone._page.evaluate("phone.back()"),
+    "home": lambda phone, action: phone._page.evaluate("phone.home()"),
     "long_press": lambda phone, action: None,
-    "open_app": lambda phone, action: phone._open_site(action.text),
+    "open_app": lambda phone, action: phone._open_site(action.text.strip().casefold()),
     "wait": lambda phone, action: phone._page.wait_for_timeout(WAIT_MILLISECONDS),
     "recents": lambda phone, action: None,
 }

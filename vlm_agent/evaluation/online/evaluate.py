@@ -36,7 +36,7 @@ from vlm_agent.evaluation.about import (
 from vlm_agent.evaluation.online.runs import AT_ONCE, BASELINES, EXPERT, is_done, play, read_result, task_turns
 from vlm_agent.evaluation.online.scores import MEMORY, OVERALL, online_scores
 from vlm_agent.evaluation.report.terminal import online_tables
-from vlm_agent.files import read_json, write_checked, write_json
+from vlm_agent.files import parsing, read_json, write_checked, write_json
 from vlm_agent.files.console import Progress, print_plain
 from vlm_agent.files.jobs import Job, free_after_errors
 from vlm_agent.files.threads import stoppable_pool
@@ -54,7 +54,8 @@ def read_tasks(output: Path) -> tuple[list[str], int | None]:
     """The runs of an online evaluation, and the number of tasks of each; None for one that did not record it."""
     runs = Job(output, "an online evaluation", PLAN).read_plan()["runs"]
     path = output / TASKS
-    return runs, read_json(path, "remove it")["tasks"] if path.is_file() else None
+    with parsing(path, "remove it"):
+        return runs, int(read_json(path, "remove it")["tasks"]) if path.is_file() else None
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,10 @@ def evaluate_online(
         content = _content(attempts, runs, {"label": settings.run_label, **identity, "tasks": len(played)})
         write_checked(output / ONLINE, content)
     console.print(*online_tables({name: content["runs"][run] for run, name in names.items()}))
-    own = content["runs"][AGENT]
-    facts = elements_fact(identity) | controls_fact(identity, runs) | _context_fact(own) | _other_facts(own[OVERALL])
-    for fact, text in facts.items():
+    own = content["runs"][AGENT][OVERALL]
+    steps = round(own["steps"] * own["tasks"]) if own["tasks"] else 0
+    facts = elements_fact(identity) | controls_fact(identity, runs) | context_fact(own.get("beyond_context", 0), steps)
+    for fact, text in (facts | _other_facts(own)).items():
         print_plain(console, f"{fact}: {text}")
     return content
 
@@ -235,26 +237,18 @@ def _content(attempts: Iterable[Attempt], runs: list[str], about: dict) -> dict:
     for attempt in attempts:
         results[attempt.run].append(read_result(attempt.folder, attempt.task.name))
     shared = ("task", "goal", "subset", "template", "memory", "expert_steps")
-    tasks = [
-        {key: of_task[0][key] for key in shared}
-        | {"runs": {run: _outcome(result, run, index) for run, result in zip(runs, of_task, strict=True)}}
-        for index, of_task in enumerate(zip(*results.values(), strict=True))
-    ]
+    own = ("success", "reached", "ever_reached", "false_complete", "side_effects", "steps", "reason")
+    tasks = []
+    for index, of_task in enumerate(zip(*results.values(), strict=True)):
+        outcomes = {
+            run: {key: result[key] for key in own} | {"trace": f"{run}/{index:05d}"}
+            for run, result in zip(runs, of_task, strict=True)
+        }
+        tasks.append({key: of_task[0][key] for key in shared} | {"runs": outcomes})
     return {"about": about, "runs": {run: online_scores(results[run]) for run in runs}, "tasks": tasks}
-
-
-def _context_fact(rows: Mapping[str, dict]) -> dict[str, str]:
-    overall = rows[OVERALL]
-    steps = round(overall["steps"] * overall["tasks"]) if overall["tasks"] else 0
-    return context_fact(overall.get("beyond_context", 0), steps)
 
 
 def _other_facts(row: Mapping) -> dict[str, str]:
     unjudged = {"tasks whose judge failed, which no score counts": f"{row.get('unjudged')}"}
     passed = {"pass@1, pass@2, …, %": ", ".join(f"{share:.1f}" for share in row.get("pass_at", ()))}
     return (unjudged if "unjudged" in row else {}) | (passed if "pass_at" in row else {})
-
-
-def _outcome(result: dict, run: str, index: int) -> dict:
-    shown = ("success", "reached", "ever_reached", "false_complete", "side_effects", "steps", "reason")
-    return {key: result[key] for key in shown} | {"trace": f"{run}/{index:05d}"}

@@ -172,7 +172,8 @@ class SyncService(Service):
 
     def _answer(self, request: bytes, number: int, body: bytes) -> bytes:
         if request == b"DATA" and self._receiving is not None:
-            return self._receive(self._receiving, body)
+            self._receiving.data.extend(body)
+            return self._fail("no space left on device") if len(self._receiving.data) > MAX_BYTES else b""
         if request == b"DONE" and self._receiving is not None:
             return self._keep(self._receiving, number)
         path = body.decode(errors="replace")
@@ -188,10 +189,6 @@ class SyncService(Service):
             return b""
         self.finished = True
         return b"" if request == b"QUIT" else self._fail(f"{request!r} is not offered")
-
-    def _receive(self, file: _IncomingFile, body: bytes) -> bytes:
-        file.data.extend(body)
-        return self._fail("no space left on device") if len(file.data) > MAX_BYTES else b""
 
     def _keep(self, file: _IncomingFile, seconds: int) -> bytes:
         self._receiving = None

@@ -3,7 +3,7 @@
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from vlm_agent.devices.android import UNICODE_KEYBOARD
@@ -28,12 +28,8 @@ USUAL_SETTINGS = {
 """(namespace, key) → value, of a fresh phone."""
 
 
-def _bytes_of_words(words: tuple[str, ...]) -> int:
-    return sys.getsizeof(words) + sum(map(sys.getsizeof, words))
-
-
-def _bytes_of_action(action: Action) -> int:
-    return sys.getsizeof(action) + sys.getsizeof(action.text)
+def _bytes_of(item: object, parts: Iterable[str]) -> int:
+    return sys.getsizeof(item) + sum(map(sys.getsizeof, parts))
 
 
 @dataclass(frozen=True)
@@ -59,8 +55,8 @@ class Handset:
     is_locked: bool = False
     lock: threading.RLock = field(default_factory=threading.RLock)
     files: Files = field(default_factory=Files)
-    commands: Record[tuple[str, ...]] = field(default_factory=lambda: Record(_bytes_of_words))
-    actions: Record[Action] = field(default_factory=lambda: Record(_bytes_of_action))
+    commands: Record[tuple[str, ...]] = field(default_factory=lambda: Record(lambda words: _bytes_of(words, words)))
+    actions: Record[Action] = field(default_factory=lambda: Record(lambda one: _bytes_of(one, (one.text,))))
     keyboard: str = USUAL_KEYBOARD
     listeners: list[Callable[[Action], None]] = field(default_factory=list)
     enabled: set[str] = field(default_factory=lambda: {USUAL_KEYBOARD})

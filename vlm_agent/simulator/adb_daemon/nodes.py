@@ -80,7 +80,7 @@ def _of_element(handset: Handset, element: UiElement) -> Node:
 def _under(handset: Handset, box: Box) -> tuple[str, bool, str]:
     """(package, whether a tap has an effect, key of the target) in the middle of a box."""
     phone = handset.phone
-    y, x = _middle(box)
+    y, x = UiElement(box).centre_yx
     target = phone.target_at(y, x)
     key = "" if target is None else target.key
     is_clickable = target is not None and target.on_tap is not None
@@ -94,14 +94,9 @@ def _package(phone: SimulatedPhone, key: str, y: float) -> str:
     return _SYSTEM if is_system else phone.activity.partition("/")[0]
 
 
-def _middle(box: Box) -> tuple[float, float]:
-    y, x, height, width = box
-    return y + height / 2, x + width / 2
-
-
 def _holds(outer: Box, box: Box) -> bool:
     """Whether the middle of `box` lies in `outer`."""
-    y, x = _middle(box)
+    y, x = UiElement(box).centre_yx
     top, left, height, width = outer
     return top <= y < top + height and left <= x < left + width
 

@@ -153,6 +153,29 @@ def test_ctrl_c_while_the_last_screen_is_read_keeps_the_recording(adb, monkeypat
     assert len(observed.actions) == 1
 
 
+def test_a_phone_that_is_unplugged_while_the_last_screen_is_read_keeps_the_recording(adb, monkeypatch):
+    with after_a_tap(adb) as (recorder, _):
+        recorder._screen = None
+        monkeypatch.setattr(recorder._phone, "screenshot", lambda: (_ for _ in ()).throw(DeviceLostError("gone")))
+        with pytest.raises(DeviceLostError):
+            recorder.tick()
+        observed = recorder.stop()
+    assert len(observed.actions) == 1
+    assert observed.last is None
+
+
+def test_a_window_that_forbids_pictures_ends_no_recording_unless_it_is_the_first(adb, monkeypatch):
+    with after_a_tap(adb) as (recorder, _):
+        refusal = DeviceError("`screencap -p` returned no picture")
+        monkeypatch.setattr(recorder._phone, "screenshot", lambda: (_ for _ in ()).throw(refusal))
+        recorder._screen = None
+        recorder.tick()
+        assert len(recorder.stop().actions) == 1
+        recorder._read_at = float("-inf")
+        with pytest.raises(DeviceError, match="no picture"):
+            recorder.tick()
+
+
 def test_a_phone_that_is_lost_is_an_error_in_one_line(adb):
     with PhoneServer(Handset(SimulatedPhone(7))) as server, TouchRecorder(server.serial) as recorder:
         adb.run("disconnect", server.serial)

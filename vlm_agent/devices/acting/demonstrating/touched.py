@@ -28,7 +28,7 @@ from vlm_agent.devices.adb.elements import read_elements, read_field
 from vlm_agent.devices.adb.fingers import HARDWARE_KEYS, Fingers, Gesture, LeftOut, action_of, read_rotation
 from vlm_agent.devices.adb.getevent import Lines, TouchEvent, read_event, read_panels
 from vlm_agent.devices.adb.phone import AdbPhone
-from vlm_agent.devices.errors import DeviceError, DeviceLostError, LockedError
+from vlm_agent.devices.errors import DeviceError, DeviceLostError, LockedError, NoDeviceError
 from vlm_agent.episodes import Action
 
 DRAWN = "gestures that return to where they began"
@@ -86,14 +86,14 @@ class TouchRecorder:
     def stop(self) -> Observed:
         """The session, with the screen as it is now, if that can be read. To be called once, at the end.
 
-        Ctrl-C ends the reading of the screen.
+        Ctrl-C ends the reading of the screen. A phone that is unplugged meanwhile costs the last screen alone.
         """
         self._take_events()
         for fingers in self._fingers.values():
             if (left := fingers.end()) is not None:
                 self._observed.leave_out(left.reason)
         if self._screen is None:
-            with suppress(KeyboardInterrupt):
+            with suppress(KeyboardInterrupt, DeviceError):
                 self._read_screen()
         self._observed.last = self._screen
         return self._observed
@@ -148,11 +148,16 @@ class TouchRecorder:
         self._screen = None
 
     def _read_screen(self) -> None:
-        """Reads the screen, unless it is touched meanwhile. A screen that is off or locked is not read."""
+        """Reads the screen, unless it is touched meanwhile. A screen that is off or locked is not read, nor, after the
+        first one, a screen that the phone gives no picture of, as some windows forbid."""
         is_new = self._screen is None
         try:
             pixels = self._phone.screenshot()  # waits until it is stable
-        except LockedError:
+        except (DeviceLostError, NoDeviceError):
+            raise
+        except DeviceError as error:
+            if self._read_at < 0 and not isinstance(error, LockedError):
+                raise
             return
         rotation = read_rotation(self._phone.ask("dumpsys", "input"))
         keyboard = _KEYBOARD.search(self._phone.ask("dumpsys", "input_method")) is not None

@@ -135,14 +135,11 @@ Stream = Callable[[bytes], None]
 
 
 def _script(data: bytes) -> str:
-    """The text of a script. Raises OSError for one that is longer than a line may be."""
+    """The text of a script, without zero bytes, which a shell skips. Raises OSError for one that is longer than a line
+    may be."""
     if len(data) > MAX_LINE:
         raise OSError("File too large")
-    return data.decode(errors="replace")
-
-
-def _ignore(data: bytes) -> None:
-    """The stream of /dev/null."""
+    return data.replace(b"\0", b"").decode(errors="replace")
 
 
 def _result(name: str, run: Command, call: Call) -> Result:
@@ -367,7 +364,7 @@ class _Run:
     def _file(self, path: str, operator: str, streams: _Streams) -> Stream:
         if path in _DEVICES:
             stream = _DEVICES[path]
-            return _ignore if stream is None else streams.to[stream]
+            return (lambda data: None) if stream is None else streams.to[stream]
         if operator == ">" or not self._files.is_file(path):
             self._files.write(path, b"")
         return lambda data: self._files.write(path, self._files.read(path) + data)

@@ -39,10 +39,6 @@ def _type(handset: Handset, text: str) -> None:
         handset.perform(Action.type_text(text))
 
 
-def _input_text(handset: Handset, intent: Intent) -> None:
-    _type(handset, _extra(intent, "--es", "msg"))
-
-
 def _input_base64(handset: Handset, intent: Intent) -> None:
     try:
         text = base64.b64decode(_extra(intent, "--es", "msg"), validate=True).decode()
@@ -61,10 +57,6 @@ def _input_characters(handset: Handset, intent: Intent) -> None:
     _type(handset, text)
 
 
-def _input_code(handset: Handset, intent: Intent) -> None:
-    keys.press(handset, _extra(intent, "--ei", "code"))
-
-
 def _editor_action(handset: Handset, intent: Intent) -> None:
     code = _extra(intent, "--ei", "code")
     if code not in _EDITOR_ACTIONS:
@@ -72,15 +64,11 @@ def _editor_action(handset: Handset, intent: Intent) -> None:
     handset.perform(Action.press("enter"))
 
 
-def _clear(handset: Handset, intent: Intent) -> None:
-    keys.erase_all(handset)
-
-
 _RECEIVERS: dict[str, Callable[[Handset, Intent], None]] = {
     KEYBOARD_BROADCAST: _input_base64,
-    "ADB_CLEAR_TEXT": _clear,
+    "ADB_CLEAR_TEXT": lambda handset, intent: keys.erase_all(handset),
     "ADB_EDITOR_CODE": _editor_action,
     "ADB_INPUT_CHARS": _input_characters,
-    "ADB_INPUT_CODE": _input_code,
-    "ADB_INPUT_TEXT": _input_text,
+    "ADB_INPUT_CODE": lambda handset, intent: keys.press(handset, _extra(intent, "--ei", "code")),
+    "ADB_INPUT_TEXT": lambda handset, intent: _type(handset, _extra(intent, "--es", "msg")),
 }

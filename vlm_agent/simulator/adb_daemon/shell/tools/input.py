@@ -123,14 +123,9 @@ def _keys(handset: Handset, words: list[str]) -> None:
         keys.press(handset, name, is_long)
 
 
-def _keys_together(handset: Handset, words: list[str]) -> None:
-    """`keycombination [-t MILLISECONDS] KEY KEY`."""
-    keys.press_together(handset, words[2:] if words[:1] == ["-t"] else words)
-
-
 _COMMANDS: dict[str, Callable[[Handset, list[str]], None]] = {
     "draganddrop": _drag,
-    "keycombination": _keys_together,
+    "keycombination": lambda handset, words: keys.press_together(handset, words[2:] if words[:1] == ["-t"] else words),
     "keyevent": _keys,
     "motionevent": _motion,
     "swipe": _swipe,

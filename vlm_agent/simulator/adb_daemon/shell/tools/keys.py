@@ -55,16 +55,8 @@ def _cut(handset: Handset) -> None:
         erase_all(handset)
 
 
-def _wake(handset: Handset) -> None:
-    handset.is_awake = True
-
-
-def _sleep(handset: Handset) -> None:
-    handset.is_awake = False
-
-
-def _power(handset: Handset) -> None:
-    handset.is_awake = not handset.is_awake
+def _turn(is_awake: bool) -> Key:
+    return lambda handset: setattr(handset, "is_awake", is_awake)
 
 
 def _button(name: str) -> Key:
@@ -117,10 +109,10 @@ _KEYS: dict[tuple[str, str], Key] = {
     ("278", "COPY"): _copy,
     ("279", "PASTE"): paste,
     ("187", "APP_SWITCH"): lambda handset: handset.perform(Action.recents()),
-    ("26", "POWER"): _power,
-    ("223", "SLEEP"): _sleep,
-    ("276", "SOFT_SLEEP"): _sleep,
-    ("224", "WAKEUP"): _wake,
+    ("26", "POWER"): lambda handset: setattr(handset, "is_awake", not handset.is_awake),
+    ("223", "SLEEP"): _turn(False),
+    ("276", "SOFT_SLEEP"): _turn(False),
+    ("224", "WAKEUP"): _turn(True),
     ("64", "EXPLORER"): _app("Browser"),
     ("65", "ENVELOPE"): _app("Mail"),
     ("207", "CONTACTS"): _app("Contacts"),
