@@ -51,6 +51,13 @@ def test_a_right_pipeline_is_accepted_before_its_data_exist_and_writes_nothing(p
     assert sorted(place.iterdir()) == before
 
 
+def test_a_folder_may_have_its_full_path_in_one_command_alone(place, capsys):
+    shards, run = ("--output", str(place / "shards")), ("--checkpoint", str(place / "run"))
+    assert _problems(capsys, (*CONVERT, *shards), TRAIN, (*EVALUATE, *run)) is None
+    mixture = ("--data.mixture.genral", "0.5")
+    assert "genral" in str(_problems(capsys, (*CONVERT, *shards), (*TRAIN, *mixture)))
+
+
 @pytest.mark.parametrize(
     ("command", "more", "complaint"),
     [

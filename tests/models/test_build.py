@@ -276,6 +276,13 @@ def test_a_whole_model_from_random_weights_has_the_tokenizers_vocabulary(family)
     assert (config.min_pixels, config.max_pixels) == (model.config.min_pixels, model.config.max_pixels)
 
 
+@pytest.mark.parametrize("model_type", ["qwen2_vl", "llava"])
+def test_a_text_configuration_that_holds_no_keys_is_refused_in_one_line(model_type):
+    recipe = ModelRecipe(vlm={"config": {"model_type": model_type, "text_config": 5}}, word_tokenizer={})
+    with pytest.raises(CheckpointError, match=r"^model.vlm.config.text_config: 5 must be keys and values$"):
+        configuration_of(recipe, tiny.tokenizer())
+
+
 def test_a_model_that_sees_one_size_takes_no_pixel_limits(tmp_path):
     tiny.model(len(WORDS)).save_pretrained(tmp_path)
     WORDS.save_pretrained(tmp_path)

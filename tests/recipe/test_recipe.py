@@ -207,6 +207,12 @@ def _at(recipe, key):
     return recipe
 
 
+def test_an_override_turns_on_a_section_that_a_saved_recipe_has_as_null(path, tmp_path):
+    (tmp_path / "saved.yaml").write_text(read_recipe(path).to_yaml())
+    recipe = read_recipe(tmp_path / "saved.yaml", {"training.validation.steps": "5"})
+    assert (recipe.training.validation.steps, recipe.training.validation.episodes) == (5, 64)
+
+
 def test_an_override_by_null_removes_nothing_else(path):
     assert read_recipe(path, {"training.epochs": "null"}) == read_recipe(path)
 
@@ -340,6 +346,7 @@ def test_a_recipe_of_a_whole_model_may_train_its_projector(path, whole):
         ({"model.vlm": "{config: {model_type: qwen2_vl}}"}, "needs word_tokenizer"),
         ({"model.word_tokenizer": "{vocabulary: 9}"}, "excludes word_tokenizer"),
         ({"model.vlm": "{config: {hidden_size: 3}}"}, "model_type"),
+        ({"model.vlm": "{config: {model_type: 5}}"}, "config needs a model_type, such as llama or vit"),
         ({"model.vlm.chekpoint": "x"}, "did you mean model.vlm.checkpoint?"),
         ({"model.max_pixel": "9"}, "did you mean model.max_pixels?"),
     ],

@@ -87,6 +87,16 @@ def test_a_job_whose_files_vanish_while_they_are_counted_is_requeued_all_the_sam
     assert (alone.folder / "calls").read_text() == "requeue 78\n"
 
 
+@pytest.mark.parametrize("name", ["convert", "features"])
+def test_a_job_has_the_workers_of_its_cpus_unless_its_arguments_say_otherwise(alone, name):
+    step = 'echo "$*" >>words\n'
+    for words in ((), ("--workers", "2")):
+        assert _ended(alone, name, (*JOBS[name], *words), step, SLURM_CPUS_PER_TASK="7")[0] == 0
+    default, own = (alone.folder / "words").read_text().splitlines()
+    assert default.endswith("--workers 7")
+    assert own.endswith("--workers 2")
+
+
 def test_a_script_that_fails_before_its_step_is_recorded_as_failed(alone):
     (alone.folder / "environment" / "bin" / "activate").unlink()
     status, printed = _train(alone)

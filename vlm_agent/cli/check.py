@@ -37,18 +37,21 @@ class Earlier:
     subsets: dict[Path, set[str]] = field(default_factory=dict)
 
     def writes(self, path: Path) -> bool:
-        return any(path == output or output in path.parents for output in self.outputs)
+        there = path.absolute()  # one command may name a folder by its full path, another in the working folder
+        return any(output.absolute() in (there, *there.parents) for output in self.outputs)
 
     def check_subsets(self, names: Iterable[str], shards: Path, where: str) -> None:
         """Raises DatasetError for subsets that shards of an earlier conversion will not have; `where` names them."""
         from vlm_agent.datasets.selection import check_subsets
 
-        if shards in self.subsets:
-            check_subsets(names, self.subsets[shards], where)
+        known = {folder.absolute(): subsets for folder, subsets in self.subsets.items()}
+        if shards.absolute() in known:
+            check_subsets(names, known[shards.absolute()], where)
 
     def recipe_of(self, run: Path) -> "Recipe | None":
         """The recipe of a run or of one of its checkpoints."""
-        return next((self.runs[path] for path in (run, *run.parents) if path in self.runs), None)
+        known, there = {folder.absolute(): recipe for folder, recipe in self.runs.items()}, run.absolute()
+        return next((known[path] for path in (there, *there.parents) if path in known), None)
 
 
 def add(commands: Commands) -> None:

@@ -1,6 +1,7 @@
 """`vlm-agent convert-checkpoint`: converts a published checkpoint to a folder that this package trains and runs."""
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 from vlm_agent.cli.parser import OK, Commands, add_command
@@ -26,16 +27,10 @@ def run(options: argparse.Namespace) -> int:
 
     from vlm_agent.models.conversion import converter_of
 
-    console = make_console()
-
-    def report(line: str) -> None:
-        print_plain(console, line)
-
-    converter = converter_of(options.input)
+    report, converter = partial(print_plain, make_console()), converter_of(options.input)
     converter.convert(options.input, options.output, report)
-    print_plain(
-        console,
+    report(
         f"Converted {options.input} ({converter.name}) to {options.output}; use it in a recipe as "
-        f"{converter.recipe_key}",
+        f"{converter.recipe_key}"
     )
     return OK

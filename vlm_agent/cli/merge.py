@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from vlm_agent.models.weights.merge import Samples
-    from vlm_agent.recipe.run import Recipe
     from vlm_agent.training.data.shard_data import ShardDataModule
 
 _DESCRIPTION = """\
@@ -60,13 +59,25 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _samples(options: argparse.Namespace) -> "Samples":
-    """The run's first episodes, as batches for its model: of each episode the sentences that the run learns."""
+    """The run's first episodes, as batches for its model: of each episode the sentences that the run learns. Raises
+    UserError where neither the run nor `--shards` names data."""
     from vlm_agent.datasets.shards.dataset import ShardDataset
     from vlm_agent.models.loss import NOT_FOR_MODELS
+    from vlm_agent.models.run_layout import checked
+    from vlm_agent.recipe.data import DataRecipe
+    from vlm_agent.recipe.model import ModelRecipe
+    from vlm_agent.recipe.run import read_recipe
     from vlm_agent.training.data.shard_data import data_module_of
 
-    recipe = _recipe(options)
-    chats = recipe.data.chats is not None
+    recipe = read_recipe(checked(options.run_folder).recipe)
+    learned = recipe.data
+    if options.shards is not None:
+        shards_key = {"shards": str(options.shards)}
+        learned = learned.model_copy(update=shards_key) if learned.shards is not None else DataRecipe(**shards_key)
+    if learned.shards is None and learned.chats is None:
+        raise UserError(f"{options.run_folder} names no data; name shards to compare on with --shards")
+    recipe = recipe.model_copy(update={"model": ModelRecipe(base=str(options.run_folder)), "data": learned})
+    chats = learned.chats is not None
     data = cast("ShardDataModule", data_module_of(recipe))
     # like a validation's, of a part of the episodes
     shards = data.shards if chats else ShardDataset(data.folder, split=data.recipe.data.split)
@@ -79,20 +90,3 @@ def _samples(options: argparse.Namespace) -> "Samples":
         return [{name: value for name, value in row.items() if name not in NOT_FOR_MODELS} for row in rows]
 
     return batches
-
-
-def _recipe(options: argparse.Namespace) -> "Recipe":
-    """The run's recipe with the run as its base. Raises UserError where neither it nor `--shards` names data."""
-    from vlm_agent.models.run_layout import checked
-    from vlm_agent.recipe.data import DataRecipe
-    from vlm_agent.recipe.model import ModelRecipe
-    from vlm_agent.recipe.run import read_recipe
-
-    recipe = read_recipe(checked(options.run_folder).recipe)
-    data = recipe.data
-    if options.shards is not None:
-        shards = {"shards": str(options.shards)}
-        data = data.model_copy(update=shards) if data.shards is not None else DataRecipe(**shards)
-    if data.shards is None and data.chats is None:
-        raise UserError(f"{options.run_folder} names no data; name shards to compare on with --shards")
-    return recipe.model_copy(update={"model": ModelRecipe(base=str(options.run_folder)), "data": data})

@@ -32,12 +32,16 @@ def _check(options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from vlm_agent.errors import RecipeError
-    from vlm_agent.recipe.yaml_file import label
+    from vlm_agent.recipe.yaml_file import by_name, label, shipped_files, suggestion, summary
 
     if options.name is None:
-        _print_list()
+        width = max(len(label(path)) for path in shipped_files())
+        for path in shipped_files():
+            say(f"{label(path):{width}}  {summary(path)}")
         return OK
-    source = _find(options.name)
+    source = by_name().get(options.name)
+    if source is None:
+        raise RecipeError(f"no shipped file has the name {options.name}; {suggestion(options.name)}")
     text = source.read_text(encoding="utf-8")
     if options.output is None:
         say(text, end="")
@@ -48,23 +52,3 @@ def run(options: argparse.Namespace) -> int:
     options.output.write_text(text, encoding="utf-8")
     say(f"Wrote {options.output}, a copy of {label(source)}")
     return OK
-
-
-def _print_list() -> None:
-    from vlm_agent.recipe.yaml_file import label, shipped_files, summary
-
-    files = shipped_files()
-    width = max(len(label(path)) for path in files)
-    for path in files:
-        say(f"{label(path):{width}}  {summary(path)}")
-
-
-def _find(name: str) -> Path:
-    """The shipped file with this stem or relative path."""
-    from vlm_agent.errors import RecipeError
-    from vlm_agent.recipe.yaml_file import by_name, suggestion
-
-    files = by_name()
-    if name not in files:
-        raise RecipeError(f"no shipped file has the name {name}; {suggestion(name)}")
-    return files[name]

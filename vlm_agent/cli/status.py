@@ -32,6 +32,7 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     from vlm_agent.cli.job_status import kind_of
     from vlm_agent.datasets.convert.folder import WORK
+    from vlm_agent.datasets.convert.folder import read_status as read_conversion
     from vlm_agent.models.run_layout import RECIPE_FILE
 
     folder, now = options.folder, datetime.now(UTC)
@@ -40,8 +41,14 @@ def run(options: argparse.Namespace) -> int:
     if kind is not None:
         progress = kind.progress(folder)
         state, lines = kind.state(folder, progress), _job_lines(progress, now)
+    elif (folder / WORK).is_dir():
+        conversion = read_conversion(folder)
+        state, lines = conversion.state, _conversion_lines(conversion, now)
     else:
-        state, lines = (_of_conversion if (folder / WORK).is_dir() else _of_run)(folder, now)
+        from vlm_agent.training.run_folder.status import read_status
+
+        status = read_status(folder)
+        state, lines = status.state, _run_lines(status, now)
     console = make_console()
     print_plain(console, f"{folder}: {state}")
     for name, text in lines:
@@ -67,20 +74,6 @@ def _job_lines(progress: "Progress", now: datetime) -> Lines:
         yield "ETA", f"{clock_time(progress.eta.total_seconds())}, at the average speed since the first of them"
     if progress.last is not None:
         yield "last write", f"{_short(now - progress.last)} ago"
-
-
-def _of_run(folder: Path, now: datetime) -> tuple[str, Lines]:
-    from vlm_agent.training.run_folder.status import read_status
-
-    status = read_status(folder)
-    return status.state, _run_lines(status, now)
-
-
-def _of_conversion(folder: Path, now: datetime) -> tuple[str, Lines]:
-    from vlm_agent.datasets.convert.folder import read_status
-
-    status = read_status(folder)
-    return status.state, _conversion_lines(status, now)
 
 
 def _conversion_lines(status: "ConversionStatus", now: datetime) -> Lines:

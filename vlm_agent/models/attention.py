@@ -138,6 +138,7 @@ def _check_mixing(language_model: PreTrainedModel) -> None:
     config = language_model.config
     kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
     window = getattr(config, "sliding_window", None)
+    rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type")
     if not language_model._supports_attention_backend:
         reason = "transformers gives its attention no choice of implementation"
     elif kinds:
@@ -146,6 +147,8 @@ def _check_mixing(language_model: PreTrainedModel) -> None:
         reason = f"it attends within a sliding window of {window} tokens"
     elif getattr(config, "attn_logit_softcapping", None) is not None:
         reason = "its attention caps logits, which PyTorch's does not"
+    elif rope in ("dynamic", "longrope"):
+        reason = f"its rotary frequencies (rope_type {rope}) depend on the longest sentence of a row"
     else:
         return
     raise RecipeError(

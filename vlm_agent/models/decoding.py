@@ -129,8 +129,12 @@ class CausalDecoder(Decoder):
     def __init__(
         self, model: Any, transformer: PreTrainedModel, logits: Callable[[torch.Tensor], torch.Tensor]
     ) -> None:
-        self._model, self.transformer, self.logits = model, cast("Any", transformer), logits
+        self._model, self.transformer, self._head = model, cast("Any", transformer), logits
         transformer.set_attn_implementation(WITHIN_SEGMENTS)
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """A head that was trained in full is float32, also above bfloat16 or quantised layers, and the reverse."""
+        return self._head(hidden.to(self._model.get_output_embeddings().weight.dtype))
 
     @abstractmethod
     def forward(self, row: dict[str, Any], sentences: Sequence[Sentence], **options: Any) -> Any:

@@ -150,7 +150,10 @@ def keys_of_tokenizer(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase, i
     if recipe.vlm is None or recipe.vlm.config is None:
         return {}
     marks = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
-    text = recipe.vlm.config.get("text_config", {}) | {"vocab_size": len(tokenizer)} | marks
+    text = recipe.vlm.config.get("text_config") or {}
+    if not isinstance(text, dict):
+        raise CheckpointError(f"model.vlm.config.text_config: {text!r} must be keys and values")
+    text = text | {"vocab_size": len(tokenizer)} | marks
     return {"text_config": text, "image_token_id": tokenizer.convert_tokens_to_ids(image_token)}
 
 

@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 from transformers.utils import ModelOutput
 
+from vlm_agent.models.attention import packed_options
 from vlm_agent.sentences import ACTION_ROLE, IGNORED
 from vlm_agent.sentences.packing import target_places
 
@@ -155,7 +157,8 @@ class ReadsRows(nn.Module):
     """A mixin before a model class of transformers: a second forward pass, over packed rows.
 
     `forward` calls `read_row` for a batch with `row_argument`, and transformers' own forward pass for any other.
-    Weights, their names and `generate` stay transformers' own.
+    Weights, their names and `generate` stay transformers' own. A subclass has `read`: from the column `row_argument`,
+    `input_ids` and further columns of a row to transformers' output without the head.
     """
 
     row_argument: ClassVar[str]
@@ -174,9 +177,32 @@ class ReadsRows(nn.Module):
         its own classes; otherwise these weights would stay random."""
         return False
 
-    def read_row(self, *args: Any, **batch: Any) -> Any:
-        """The loss of a batch; its first argument is `row_argument`."""
+    def read(self, *args: Any, **columns: Any) -> Any:
         raise NotImplementedError
+
+    def read_row(
+        self,
+        row: Any,
+        *,
+        input_ids: torch.Tensor,
+        labels: torch.Tensor,
+        cu_seqlens: np.ndarray | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
+        loss_weights: torch.Tensor | None = None,
+        policy: Policy | None = None,
+        target_places: torch.Tensor | None = None,
+        branches: np.ndarray | None = None,
+        **columns: Any,
+    ) -> SupervisedOutput:
+        """The loss of `supervise` for the inputs of `read`; `row`: the column `row_argument`. `cu_seqlens`,
+        `target_places`, `branches`: see `sentences/packing.py`."""
+        language_model = getattr(self.model, "language_model", self.model)
+        packed = packed_options(language_model, cu_seqlens, input_ids.device, branches=branches)
+        # The default of the configuration is a cache, which would copy all keys and values.
+        hidden = self.read(row, input_ids=input_ids, use_cache=False, **columns, **packed).last_hidden_state
+        return supervise(
+            hidden, labels, self.lm_head, num_items_in_batch, loss_weights, places=target_places, policy=policy
+        )
 
 
 def _or_row(forward: Callable) -> Callable:

@@ -288,8 +288,8 @@ def explain_load_errors(source: WeightsSource, key: str, weights: bool = True) -
         with explain_missing_extras(key):
             yield
     except (OSError, SafetensorError) as error:
-        if (cached := _cached_folder(source)) is not None:
-            _check(source, cached, name, weights)
+        if not folder.is_dir() and (cached := cached_path(source.location, CONFIG, source.revision)) is not None:
+            _check(source, cached.parent, name, weights)
         reason = reason_of(error)
         raise CheckpointError(f"{name} cannot be loaded: {reason}{_advice(source, key, reason)}") from error
 
@@ -307,12 +307,6 @@ def _check(source: WeightsSource, folder: Path, name: str, weights: bool) -> Non
             check_file(folder / source.gguf_file)
     except CheckpointError as error:
         raise CheckpointError(f"{name}: {error}") from None
-
-
-def _cached_folder(source: WeightsSource) -> Path | None:
-    """The files of a name on the hub that were downloaded."""
-    config = None if Path(source.location).is_dir() else cached_path(source.location, CONFIG, source.revision)
-    return None if config is None else config.parent
 
 
 def _advice(source: WeightsSource, key: str, reason: str) -> str:

@@ -1,13 +1,12 @@
 """The forward pass over packed rows that transformers' models with vision, a language model and a head share."""
 
-from typing import Any, Self
+from typing import Self
 
-import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from vlm_agent.models.attention import packed_options, to_device
-from vlm_agent.models.loss import Policy, ReadsRows, SupervisedOutput, supervise
+from vlm_agent.models.attention import to_device
+from vlm_agent.models.loss import ReadsRows
 from vlm_agent.models.weights.precision import seen_dtype
 from vlm_agent.sentences import SCREEN_TOKEN
 from vlm_agent.sentences.packing import filled
@@ -16,8 +15,7 @@ from vlm_agent.sentences.packing import filled
 class SeesScreens(ReadsRows):
     """A mixin before a transformers class with `model.language_model` and `lm_head`.
 
-    A subclass has `parts`, `vision`, `image_mean` and `image_std`, and `read`: from the column `row_argument`,
-    `input_ids` and further columns of a row to transformers' output without the head.
+    A subclass has `parts`, `vision`, `image_mean` and `image_std`, and `read`.
     """
 
     image_mean: tuple[float, ...]
@@ -31,9 +29,6 @@ class SeesScreens(ReadsRows):
     def language_model(self) -> PreTrainedModel:
         return self.model.language_model
 
-    def read(self, *args: Any, **columns: Any) -> Any:
-        raise NotImplementedError
-
     def train(self, mode: bool = True) -> Self:
         """A frozen tower stays in evaluation mode."""
         super().train(mode)
@@ -43,28 +38,6 @@ class SeesScreens(ReadsRows):
 
     def _sees_with_graph(self) -> bool:
         return any(parameter.requires_grad for parameter in self.vision.parameters())
-
-    def read_row(
-        self,
-        seen: torch.Tensor,
-        input_ids: torch.Tensor,
-        labels: torch.Tensor,
-        cu_seqlens: np.ndarray | None = None,
-        num_items_in_batch: torch.Tensor | int | None = None,
-        loss_weights: torch.Tensor | None = None,
-        policy: Policy | None = None,
-        target_places: torch.Tensor | None = None,
-        branches: np.ndarray | None = None,
-        **columns: Any,
-    ) -> SupervisedOutput:
-        """The loss of `supervise` for the inputs of `read`; `cu_seqlens`, `target_places`, `branches`: see
-        `sentences/packing.py`."""
-        packed = packed_options(self.language_model, cu_seqlens, input_ids.device, branches=branches)
-        # The default of the configuration is a cache, which would copy all keys and values.
-        hidden = self.read(seen, input_ids=input_ids, use_cache=False, **columns, **packed).last_hidden_state
-        return supervise(
-            hidden, labels, self.lm_head, num_items_in_batch, loss_weights, places=target_places, policy=policy
-        )
 
     def embed(self, input_ids: torch.Tensor, seen: torch.Tensor, screen_places: torch.Tensor) -> torch.Tensor:
         """Embeddings (B, L, width) of `input_ids` int64 (B, L) with the visual tokens `seen` (n, width) at

@@ -98,9 +98,12 @@ def _running(command: Sequence[str], log: Path, seconds: float, failure: str, **
             raise ServingError(f"{failure} ({error})") from None
     try:
         url = f"http://127.0.0.1:{port}/v1"
-        if not _answers(url, process, seconds):
-            last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-            raise ServingError(f"{failure} ({' '.join(last)}); its output is in {log}")
+        end = time.monotonic() + seconds
+        while process.poll() is not None or not is_ready(url):
+            if process.poll() is not None or time.monotonic() > end:
+                last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+                raise ServingError(f"{failure} ({' '.join(last)}); its output is in {log}")
+            time.sleep(0.5)
         yield url
     finally:
         with suppress(ProcessLookupError):  # the group may outlive its first process
@@ -128,13 +131,3 @@ def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
-
-
-def _answers(url: str, process: subprocess.Popen, seconds: float) -> bool:
-    """Whether the server answers before its process has ended and the time is over."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and process.poll() is None:
-        if is_ready(url):
-            return True
-        time.sleep(0.5)
-    return False

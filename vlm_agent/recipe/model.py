@@ -50,13 +50,14 @@ class WeightsSource(Section):
             raise ValueError("revision is a branch, tag or commit of checkpoint; set checkpoint, or remove revision")
         if self.published_as is not None and self.checkpoint is None:
             raise ValueError("published_as is the name of checkpoint on the hub; set checkpoint, or remove it")
-        if self.config is not None and "model_type" not in self.config:
+        if self.config is not None and not isinstance(self.config.get("model_type"), str):
             raise ValueError("config needs a model_type, such as llama or vit")
         return self
 
 
 class TrainedParts(Section):
-    """How each part is trained. Defaults as in the paper (sections 3.1.1 and 4): the projection, and LoRA."""
+    """How each part is trained. Defaults as in the paper (sections 3.1.1 and 4): the projection, and LoRA; also with a
+    `base`, whatever it is."""
 
     vision: Training = "frozen"
     projector: Training = "full"

@@ -107,10 +107,12 @@ def set_keys(
         for part in sections:
             if place.get(part) is None:
                 _remove_excluded(kind, place, part, name, kept)
-            place = place.setdefault(part, {})
+                place[part] = {}  # also for a null, which a saved recipe has for a section that is off
+            place = place[part]
             if not isinstance(place, dict):
                 raise error(f"--{key}: {part} is a value, not a section")
-            kind, name = _section_at(kind, part), f"{name}{part}."
+            field, name = kind.model_fields.get(part), f"{name}{part}."
+            kind = next(iter([] if field is None else _sections(field)), Section)  # without settings, excludes nothing
         if value is not None:
             _remove_excluded(kind, place, last, name, kept)
         place[last] = value
@@ -126,12 +128,6 @@ def override_values(overrides: Mapping[str, str], error: type[UserError], prefix
         except yaml.YAMLError:
             raise error(f"--{prefix}{key}: {text!r} is not valid YAML") from None
     return values
-
-
-def _section_at(section: type[Section], key: str) -> type[Section]:
-    """The settings of a key; those of a key without settings exclude nothing."""
-    field = section.model_fields.get(key)
-    return next(iter([] if field is None else _sections(field)), Section)
 
 
 def _remove_excluded(

@@ -203,6 +203,7 @@ def test_a_training_row_builds_no_cache(name, monkeypatch):
     [
         ({"model_type": "mistral", "sliding_window": 4096}, "a sliding window of 4096 tokens"),
         ({"model_type": "gemma2"}, "layers of sliding_attention"),
+        ({"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}}, "rope_type dynamic"),
         ({"model_type": "gemma2", "layer_types": ["full_attention"] * 2, "sliding_window": None}, "caps logits"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from vlm_agent.agents.loading import agent_settings
+from vlm_agent.episodes import Screen
 from vlm_agent.errors import UserError
 from vlm_agent.models.build import build_model, configuration_of, load
 from vlm_agent.models.family import processor_of
@@ -49,6 +51,10 @@ def run(tmp_path_factory):
     return adapted_run.write_run(tmp_path_factory.mktemp("float"))
 
 
+PARTS = ("embeddings", "norm", "head")
+"""Parts that may train in full, in float32, beside an adapter on a bfloat16 base."""
+
+
 @pytest.mark.parametrize(
     "model",
     [
@@ -61,8 +67,13 @@ def run(tmp_path_factory):
         {"quantisation": "int8"},
         {"dtype": "bfloat16", "quantisation": "nf4"},
         {"dtype": "bfloat16", "quantisation": "int8"},
+        *({"dtype": "bfloat16", "train": {"language_model": "lora", part: "full"}} for part in PARTS),
+        {"dtype": "bfloat16", "quantisation": "nf4", "train": {"language_model": "lora", "head": "full"}},
     ],
-    ids=lambda model: "-".join(f"{key}" for key in [*model, *model.get("lora", {}), *map(str, model.values())][:4]),
+    ids=lambda model: (
+        "-".join([*model, *model.get("lora", {}), *map(str, model.values())][:4])
+        + "".join(f"-{part}" for part in PARTS if part in model.get("train", {}))
+    ),
 )
 def test_a_merged_model_computes_the_logits_of_base_and_adapter(model, tmp_path):
     run = adapted_run.write_run(tmp_path, **model)
@@ -107,6 +118,14 @@ def test_an_evaluated_adapter_is_merged_into_the_weights_that_merge_writes(dtype
     apart = agent_settings(str(run), overrides={"merged": False})
     assert apart.text_notes == {"adapter": f"apart from {dtype} weights"}
     assert isinstance(apart.load().model, PeftModel)
+
+
+def test_a_head_that_was_trained_in_full_is_read_by_the_agent_of_a_quantised_run(tmp_path):
+    train = {"language_model": "lora", "head": "full"}
+    run = adapted_run.write_run(tmp_path, dtype="bfloat16", quantisation="nf4", train=train)
+    agent = agent_settings(str(run)).load()
+    answer = agent.act("open settings 0", (), Screen(tiny.episode().steps[0].screenshot, tiny.ELEMENTS))
+    assert answer.usage.tokens_written
 
 
 def test_an_adapter_of_quantised_weights_stays_apart(tmp_path):
@@ -232,6 +251,12 @@ def test_existing_output_is_not_changed(run, tmp_path):
     with pytest.raises(MergeError, match="holds something already"):
         merge_run(run, tmp_path, samples)
     assert [path.name for path in tmp_path.iterdir()] == ["kept.txt"]
+
+
+def test_the_working_folder_is_an_output_like_others(run, monkeypatch):
+    monkeypatch.chdir(run)
+    with pytest.raises(MergeError, match="run holds something already; choose another output"):
+        merge_run(run, Path(), samples)
 
 
 def test_a_run_without_an_adapter_is_refused(run, tmp_path):

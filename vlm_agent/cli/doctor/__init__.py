@@ -11,7 +11,6 @@ from vlm_agent.files.console import make_console, new_table, print_plain, say
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.status import Status
 
     from vlm_agent.cli.doctor.examine import Finding
 
@@ -35,6 +34,8 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from rich.text import Text
+
     from vlm_agent.cli.doctor.checks import CHECKS
     from vlm_agent.cli.doctor.examine import examine
 
@@ -44,32 +45,17 @@ def run(options: argparse.Namespace) -> int:
         options.parser.error(f"--only: {', '.join(unknown)} is not a check; choose from {', '.join(CHECKS)}")
     findings = []
     for name in names:
-        with _status(f"{name}: {CHECKS[name].action}"):
+        # On the terminal while a check runs, and not in a log; on stderr, because stdout may be JSON.
+        with make_console(stderr=True).status(Text(f"{name}: {CHECKS[name].action}")):
             findings.append(examine(name))
     if options.json:
-        say(json.dumps([_record(finding) for finding in findings], indent=2))
+        keys = ("action", "needed_by", "is_required")
+        records = [asdict(one) | {key: getattr(CHECKS[one.name], key) for key in keys} for one in findings]
+        say(json.dumps(records, indent=2))
     else:
         _print(make_console(), findings)
     needed = [finding for finding in findings if options.only is not None or CHECKS[finding.name].is_required]
     return OK if all(finding.works for finding in needed) else FAILED
-
-
-def _status(line: str) -> "Status":
-    """A line on the terminal while a check runs, and none in a log; on stderr, because stdout may be JSON."""
-    from rich.text import Text
-
-    return make_console(stderr=True).status(Text(line))
-
-
-def _record(finding: "Finding") -> dict:
-    from vlm_agent.cli.doctor.checks import CHECKS
-
-    check = CHECKS[finding.name]
-    return asdict(finding) | {
-        "action": check.action,
-        "needed_by": list(check.needed_by),
-        "is_required": check.is_required,
-    }
 
 
 def _print(console: "Console", findings: Sequence["Finding"]) -> None:

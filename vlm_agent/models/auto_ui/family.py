@@ -164,7 +164,12 @@ class AutoUiFamily(ModelFamily):
             marks = {name: getattr(tokenizer, name) for name in ("pad_token_id", "eos_token_id")}
             text = configuration(source, _KEY, vocab_size=len(tokenizer), **marks)
         else:
-            _check_model_type(source)
+            model_type = saved_model_type(source, _KEY)
+            if model_type not in ("t5", AutoUiConfig.model_type):
+                raise CheckpointError(
+                    f"model.{_KEY}.checkpoint {source.checkpoint!r} is a {model_type!r}; choose a T5, a FLAN-T5, a "
+                    "FLAN-Alpaca, or an Auto-UI that vlm-agent convert-checkpoint wrote"
+                )
             text = source_configuration(source, _KEY)
         _check_dtype(text, f"model.{_KEY}.checkpoint {source.checkpoint!r}")
         if isinstance(text, AutoUiConfig):
@@ -230,15 +235,6 @@ def _origin(recipe: ModelRecipe) -> tuple[WeightsSource, FeatureSettings]:
             "this checkpoint reads screen features: set model.encoder_decoder to it, and model.features"
         )
     return recipe.encoder_decoder, recipe.features
-
-
-def _check_model_type(source: WeightsSource) -> None:
-    model_type = saved_model_type(source, _KEY)
-    if model_type not in ("t5", AutoUiConfig.model_type):
-        raise CheckpointError(
-            f"model.{_KEY}.checkpoint {source.checkpoint!r} is a {model_type!r}; choose a T5, a FLAN-T5, a "
-            "FLAN-Alpaca, or an Auto-UI that vlm-agent convert-checkpoint wrote"
-        )
 
 
 def _check_dtype(weights: PretrainedConfig | PreTrainedModel, name: str) -> None:

@@ -129,12 +129,14 @@ def write_card(
         tags=TAGS,
         **licence_of_bases(sources),
     )
+    measure = ["vlm-agent", "evaluate", "--checkpoint", name, "--shards", "SHARDS", "--output", "OUT"]
+    commands = f"{shlex.join(measure)}\n{shlex.join(['vlm-agent', 'card', name, '--scores', 'OUT'])}"
     parts = [
         f"# {plain(name)}",
         "A model that operates phones, trained with vlm-agent.",
         table(["", ""], _facts(recipe, sources, record, bases) + list((merged or {}).items())),
         how_to_use(folder, recipe, name, bases),
-        _no_scores(name),
+        f"{_SCORES}\n\nNone yet. To measure them and put them here:\n\n{code(commands)}",
         "## Training",
         code(shlex.join(_command(record))),
         "The recipe with every key; paths are shortened to their last name:",
@@ -212,12 +214,6 @@ def _write(folder: Path, text: str) -> None:
     for place in (folder, folder / MODEL_FOLDER):
         with atomic_write(place / CARD) as temporary:
             temporary.write_text(text, encoding="utf-8")
-
-
-def _no_scores(name: str) -> str:
-    words = ["vlm-agent", "evaluate", "--checkpoint", name, "--shards", "SHARDS", "--output", "OUT"]
-    commands = f"{shlex.join(words)}\n{shlex.join(['vlm-agent', 'card', name, '--scores', 'OUT'])}"
-    return f"{_SCORES}\n\nNone yet. To measure them and put them here:\n\n{code(commands)}"
 
 
 def _facts(

@@ -6,7 +6,7 @@ from itertools import pairwise
 from transformers import PretrainedConfig
 
 from vlm_agent.models.cost import DecoderOnlyCost, Flops, Precision, attention_flops, linear_flops
-from vlm_agent.recipe.model import TrainedParts
+from vlm_agent.recipe.model import TrainedParts, Training
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,22 @@ class QwenVLCost(DecoderOnlyCost):
         self.tower = tower_shape(config.vision_config)
 
     def screen_flops(self, size: tuple[int, int], train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
-        return tower_flops(self.tower, train, rank, self._patches(size), checkpointing)
+        tower, (rows, columns) = self.tower, self._patches(size)
+        patches, tokens = rows * columns, tower.tokens(rows, columns)
+        kind, trained = train.vision, train.vision != "frozen"
+        stem_kind: Training = "full" if kind == "full" else "frozen"
+        stem = linear_flops([(tower.patch_values, tower.width)], patches, stem_kind, 0, False)
+        first_map, *later_maps = tower.layer_maps
+        layers = linear_flops([first_map], patches, kind, rank, kind == "full")
+        layers += linear_flops([first_map], patches, kind, rank, trained) * (tower.layers - 1)
+        layers += linear_flops(later_maps, patches, kind, rank, trained) * tower.layers
+        layers += attention_flops(tower.width, tower.pairs(rows, columns), trained)
+        deepstack = linear_flops(tower.merger_maps, tokens, kind, rank, trained) * tower.deepstack
+        first, second = tower.merger_maps
+        merger = linear_flops([first], tokens, train.projector, rank, trained or train.projector == "full")
+        merger += linear_flops([second], tokens, train.projector, rank, trained or train.projector != "frozen")
+        again = Flops(recomputed=layers.forward if checkpointing and trained else 0)
+        return stem + layers + deepstack + merger + again
 
     def screen_bytes(
         self, size: tuple[int, int], train: TrainedParts, precision: Precision, checkpointing: bool
@@ -79,24 +94,6 @@ class QwenVLCost(DecoderOnlyCost):
 
     def _patches(self, size: tuple[int, int]) -> tuple[int, int]:
         return size[0] // self.tower.patch, size[1] // self.tower.patch
-
-
-def tower_flops(tower: TowerShape, train: TrainedParts, rank: int, size: tuple[int, int], checkpointing: bool) -> Flops:
-    """The FLOPs of one screen of `size` patches (rows, columns) through a tower and its mergers."""
-    patches, tokens = size[0] * size[1], tower.tokens(*size)
-    kind, trained = train.vision, train.vision != "frozen"
-    stem = linear_flops([(tower.patch_values, tower.width)], patches, "full" if kind == "full" else "frozen", 0, False)
-    first_map, *later_maps = tower.layer_maps
-    layers = linear_flops([first_map], patches, kind, rank, kind == "full")
-    layers += linear_flops([first_map], patches, kind, rank, trained) * (tower.layers - 1)
-    layers += linear_flops(later_maps, patches, kind, rank, trained) * tower.layers
-    layers += attention_flops(tower.width, tower.pairs(*size), trained)
-    deepstack = linear_flops(tower.merger_maps, tokens, kind, rank, trained) * tower.deepstack
-    first, second = tower.merger_maps
-    merger = linear_flops([first], tokens, train.projector, rank, trained or train.projector == "full")
-    merger += linear_flops([second], tokens, train.projector, rank, trained or train.projector != "frozen")
-    again = Flops(recomputed=layers.forward if checkpointing and trained else 0)
-    return stem + layers + deepstack + merger + again
 
 
 def tower_shape(config: PretrainedConfig) -> TowerShape:

@@ -13,12 +13,12 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
 from vlm_agent.action_languages import LanguageVocabulary
-from vlm_agent.models.attention import choose_attention, packed_options
+from vlm_agent.models.attention import choose_attention
 from vlm_agent.models.cost import DecoderOnlyCost
 from vlm_agent.models.decoding import CausalDecoder
 from vlm_agent.models.family import ModelFamily, Processor, write_tokenizer_of_servers
 from vlm_agent.models.fused import fuse
-from vlm_agent.models.loss import Policy, ReadsRows, SupervisedOutput, supervise
+from vlm_agent.models.loss import ReadsRows, SupervisedOutput
 from vlm_agent.models.pretrained import configuration, language_model, source_configuration, whole_model
 from vlm_agent.models.starting_heads import LOGIT_SHARE, MATCH, fill, look_back, slow_dimensions, start_layer
 from vlm_agent.models.weights.precision import to_dtype
@@ -149,26 +149,11 @@ class ReadsText(ReadsRows):
     }
     row_argument = "cu_seqlens"
 
-    def read_row(
-        self,
-        cu_seqlens: np.ndarray,
-        input_ids: torch.Tensor,
-        position_ids: torch.Tensor,
-        labels: torch.Tensor,
-        num_items_in_batch: torch.Tensor | int | None = None,
-        loss_weights: torch.Tensor | None = None,
-        policy: Policy | None = None,
-        target_places: torch.Tensor | None = None,
-        branches: np.ndarray | None = None,
-    ) -> SupervisedOutput:
-        """The loss of `supervise` for one row of `sentences.packing.pack`."""
-        packed = packed_options(self.model, cu_seqlens, input_ids.device, branches=branches)
-        # The default of the configuration is a cache, which would copy all keys and values.
-        decoded = self.model(input_ids=input_ids, position_ids=position_ids, use_cache=False, **packed)
-        hidden = decoded.last_hidden_state
-        return supervise(
-            hidden, labels, self.lm_head, num_items_in_batch, loss_weights, places=target_places, policy=policy
-        )
+    def read(self, cu_seqlens: np.ndarray, **columns: Any) -> Any:
+        return self.model(**columns)
+
+    def read_row(self, row: np.ndarray, **columns: Any) -> SupervisedOutput:
+        return super().read_row(row, cu_seqlens=row, **columns)
 
 
 class LlamaForCausalLM(ReadsText, transformers.LlamaForCausalLM):
@@ -208,14 +193,14 @@ class TextFamily(ModelFamily):
     starts_matching: bool = False
 
     def configure(self, recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
-        source = _source(recipe)
+        source = cast("WeightsSource", recipe.language_model)
         if source.config is None:
             return source_configuration(source, "language_model")
         marks = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
         return configuration(source, "language_model", vocab_size=len(tokenizer), **marks)
 
     def build(self, recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-        source, config = _source(recipe), self.configure(recipe, tokenizer)
+        source, config = cast("WeightsSource", recipe.language_model), self.configure(recipe, tokenizer)
         if source.gguf_file is None:
             return self.prepare(whole_model(self.model, source, config, recipe.dtype, "language_model"))
         dtype = getattr(torch, recipe.dtype)
@@ -258,10 +243,6 @@ def collate(sentences: list[Sentence]) -> dict:
     row = pack(sentences)
     del row["screen_places"]
     return row
-
-
-def _source(recipe: ModelRecipe) -> WeightsSource:
-    return cast("WeightsSource", recipe.language_model)
 
 
 LLAMA = TextFamily(LlamaForCausalLM, starts_matching=True)

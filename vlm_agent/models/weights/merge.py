@@ -141,7 +141,8 @@ def merge_run(run: Path, output: Path, samples: Samples) -> Merge:
     Raises MergeError if the logits differ, the run has no adapter, `output` or OUTPUT.refused is not empty, or no
     sample has a supervised token; FileNotFoundError for an unfinished run.
     """
-    refused = output.with_name(f"{output.name}.refused")
+    output = output.absolute()  # `.` has no name
+    refused = output.parent / f"{output.name}.refused"
     for folder in (output, refused):
         if not is_free(folder):
             raise MergeError(f"{folder} holds something already; choose another output")
@@ -150,7 +151,10 @@ def merge_run(run: Path, output: Path, samples: Samples) -> Merge:
         raise MergeError(f"{trained(run).weights} is a whole model, not an adapter: there is nothing to merge")
     recipe = read_model_recipe(run)
     batches = samples(model, tokenizer)
-    own, reference = _logits(model, batches), _logits(model, batches, float32=True)
+    # Beside bfloat16 weights, parts that were trained in full are float32, and only autocast computes with both.
+    with torch.autocast(model_device().type, torch.bfloat16, enabled=recipe.dtype == "bfloat16"):
+        own = _logits(model, batches)
+    reference = _logits(model, batches, float32=True)
     if not len(reference):
         raise MergeError("no action is learned in these samples, so nothing can be compared; take others, or more")
     with model.disable_adapter():

@@ -46,7 +46,8 @@ class Gpu:
 
 def _gpu(name: str, bf16: float | None, fp32: float, gigabytes: int, source: str, *device_names: str) -> Gpu:
     half = None if bf16 is None else bf16 * 1e12
-    return Gpu(name, half, fp32 * 1e12, gigabytes * 10**9, tuple(f"NVIDIA {rest}" for rest in device_names), source)
+    devices = tuple(rest if rest.startswith("Tesla") else f"NVIDIA {rest}" for rest in device_names)
+    return Gpu(name, half, fp32 * 1e12, gigabytes * 10**9, devices, source)
 
 
 _A100 = "NVIDIA A100 data sheet, 2021"
@@ -71,10 +72,9 @@ GPUS = (
     _gpu("A6000", 154.8, 38.7, 48, _AMPERE, "RTX A6000"),
     _gpu("4090", 165.2, 82.6, 24, "NVIDIA Ada GPU architecture whitepaper, 2022", "GeForce RTX 4090"),
     _gpu("3090", 71, 35.6, 24, _AMPERE, "GeForce RTX 3090"),
-    _gpu("V100-32", None, 15.7, 32, _V100, "V100-SXM2-32GB"),
-    _gpu("V100-16", None, 15.7, 16, _V100, "V100-SXM2-16GB"),
+    _gpu("V100-32", None, 15.7, 32, _V100, "V100-SXM2-32GB", "Tesla V100-SXM2-32GB"),
+    _gpu("V100-16", None, 15.7, 16, _V100, "V100-SXM2-16GB", "Tesla V100-SXM2-16GB"),
 )
-_OLD_BRAND = {"Tesla V100-SXM2-32GB": "V100-32", "Tesla V100-SXM2-16GB": "V100-16"}
 _SHORT = {"a100": "a100-80", "v100": "v100-32"}
 
 
@@ -94,7 +94,4 @@ def find_gpu(name: str) -> Gpu:
 def gpu_of_device(device_name: str) -> Gpu | None:
     """The GPU of a result of `torch.cuda.get_device_name`; None for one that is not in the table, and for a MIG part,
     whose peak differs."""
-    for gpu in GPUS:
-        if device_name in gpu.device_names or _OLD_BRAND.get(device_name) == gpu.name:
-            return gpu
-    return None
+    return next((gpu for gpu in GPUS if device_name in gpu.device_names), None)

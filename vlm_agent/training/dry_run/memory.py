@@ -94,8 +94,11 @@ def weigh(
 
     `kind`: the quantisation that the run will apply to the language model's linear layers. `bf16`: mixed precision.
     """
-    decoder = part_of(model, parts["language_model"])
-    quantised = {} if kind is None else _if_quantised(decoder, kind)
+    quantised = {  # bytes by id()
+        id(module.weight): quantised_bytes(module.weight.shape, kind)
+        for module in part_of(model, parts["language_model"]).modules()
+        if kind is not None and isinstance(module, nn.Linear) and not module.weight.requires_grad
+    }
     cast = 2 if bf16 else 4
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     frozen = [parameter for parameter in model.parameters() if not parameter.requires_grad]
@@ -119,16 +122,6 @@ def weight_bytes(parameters: Iterable[nn.Parameter], quantised: dict[int, int], 
 def part_of(model: nn.Module, path: str) -> nn.Module:
     """The submodule at a path of the base model, in a model with or without an adapter."""
     return next(module for name, module in model.named_modules() if f".{name}".endswith(f".{path}"))
-
-
-def _if_quantised(decoder: nn.Module, kind: Quantisation) -> dict[int, int]:
-    """Bytes of each frozen weight after quantisation, by its id()."""
-    linear = (module for module in decoder.modules() if isinstance(module, nn.Linear))
-    return {
-        id(module.weight): quantised_bytes(module.weight.shape, kind)
-        for module in linear
-        if not module.weight.requires_grad
-    }
 
 
 def quantised_bytes(shape: Sequence[int], kind: Quantisation) -> int:

@@ -97,8 +97,10 @@ def dry_run(data: ShardDataModule, target: Target) -> DryRun:
     demand, own = demand_of(model, recipe, reads.largest_row(data.row_size), bf16), sharding_of(recipe)
     shardings = {sharding.name: sharding for sharding in (*SHARDINGS, own)}
     checkpointed = {name: layers_of(demand, recipe, sharding, target) for name, sharding in shardings.items()}
-    steps = data.steps_of(recipe.training.accumulation * target.gpus)
-    step = count_step(data, reads, rows, target.gpus, checkpointed[own.name])
+    rows_a_step, load = recipe.training.accumulation * target.gpus, reads.load
+    steps, share = data.steps_of(rows_a_step), rows_a_step / rows
+    work = data.flops(checkpointed[own.name]).of(load) * share
+    step = StepCounts(rows_a_step, load.tokens * share, load.supervised * share, reads.actions * share, work)
     return DryRun(
         recipe=recipe,
         target=target,
@@ -122,13 +124,6 @@ def layers_of(demand: Demand, recipe: Recipe, sharding: Sharding, target: Target
     if wanted == "auto":
         return demand.layers(sharding, target.gpus, target.gpu.memory)
     return demand.cost.layers if wanted else 0
-
-
-def count_step(data: ShardDataModule, reads: PassCounts, rows_a_pass: int, gpus: int, checkpointed: int) -> StepCounts:
-    rows = data.recipe.training.accumulation * gpus
-    share, load = rows / rows_a_pass, reads.load
-    work = data.flops(checkpointed).of(load) * share
-    return StepCounts(rows, load.tokens * share, load.supervised * share, reads.actions * share, work)
 
 
 # Its tables.

@@ -2,12 +2,12 @@
 
 import copy
 import os
-import socket
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli.doctor.check import AbsentError, BrokenError, Check, require_package
 from vlm_agent.files.installation import install_line, requirements_option
+from vlm_agent.models.serving import free_port
 
 if TYPE_CHECKING:
     import torch
@@ -147,9 +147,7 @@ _CONFIG = {
 
 def _deepspeed() -> str:
     require_package("deepspeed")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    ranks = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    ranks = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     os.environ |= {name: str(value) for name, value in ranks.items()}
 
     import torch

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from vlm_agent.cli.doctor.check import AbsentError, BrokenError, Check, one_line, output_of, require_package
 from vlm_agent.files.installation import install_line
-from vlm_agent.models.serving import is_ready
+from vlm_agent.models.serving import free_port, is_ready
 
 if TYPE_CHECKING:
     from vlm_agent.devices.adb.discovery import ServerAddress
@@ -155,8 +155,7 @@ def _serving() -> str:
 
     for package in ("transformers", "fastapi", "uvicorn"):
         require_package(package)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-c", _SERVER, "serve", "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
     server = subprocess.Popen(command, env=os.environ | {"HF_HUB_OFFLINE": "1"})  # noqa: S603 (our own interpreter)
     try:
