@@ -254,10 +254,8 @@ class LlamaViT(PreTrainedModel):
             return hidden if hidden.shape[1] == _feature_width(self.vision) else hidden.permute(0, 3, 1, 2)
         patch = _patch_size(self.vision)
         if any(side % patch for side in pixels.shape[-2:]):
-            size = "[{}, {}]".format(*pixels.shape[-2:])
             raise CheckpointError(
-                f"model.screen_size {size}: {kind} sees whole patches of {patch} x {patch} pixels, so the border of a "
-                f"screen would be cut off; set multiples of {patch}"
+                f"model.screen_size {list(pixels.shape[-2:])}: {kind} would cut off a border; set multiples of {patch}"
             )
         rows, columns = pixels.shape[-2] // patch, pixels.shape[-1] // patch
         others = hidden.shape[1] - rows * columns  # class and register tokens, which come first
