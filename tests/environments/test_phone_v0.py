@@ -82,6 +82,19 @@ def test_complete_without_the_goal_is_a_false_complete(env):
     assert (reward, terminated, info["false_complete"], info["ended"]) == (0.0, True, True, "complete")
 
 
+def test_a_wrapper_that_draws_on_the_screen_does_not_change_how_the_play_ends(env):
+    endings = []
+    for draws in (False, True):
+        observation, _ = env.reset(options={"task": TASK})
+        for number in range(10):
+            observation["screen"][200:204] = number if draws else observation["screen"][200:204]
+            observation, *_, info = env.step("tap at 1 1")
+            if "ended" in info:
+                endings.append((number, info["ended"]))
+                break
+    assert endings[0] == endings[1] and endings[0][1] == "loop"
+
+
 def test_the_limit_of_steps_truncates(env):
     env.reset(options={"task": TASK})
     taps = (BINNED.encode(Action.tap(0.01, number / 100)) for number in range(100))

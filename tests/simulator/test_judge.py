@@ -10,6 +10,7 @@ from vlm_agent.simulator.app import Route
 from vlm_agent.simulator.apps.browser import Browser
 from vlm_agent.simulator.apps.calendar import Calendar
 from vlm_agent.simulator.apps.clock import Clock
+from vlm_agent.simulator.apps.launcher import Launcher
 from vlm_agent.simulator.apps.mail import Mail
 from vlm_agent.simulator.apps.messages import Messages
 from vlm_agent.simulator.apps.shop import ShopApp
@@ -70,6 +71,19 @@ def test_a_page_that_a_goal_names_must_be_on_the_screen(task):
 def test_quick_settings_over_another_app_are_not_those_that_were_asked_for():
     (task,) = tasks_of("pull_shade")
     phone = started(task)
+    phone.press_home()
+    phone.shade = True
+    assert not task.reached(phone)
+
+
+def test_recent_apps_the_drawer_and_quick_settings_are_not_the_home_screen():
+    (task,) = tasks_of("go_home")
+    phone = started(task)
+    for page in ("recents", "drawer"):
+        phone.press_home()
+        assert task.reached(phone)
+        phone.the(Launcher).push(page, 0)
+        assert not task.reached(phone), page
     phone.press_home()
     phone.shade = True
     assert not task.reached(phone)

@@ -11,7 +11,7 @@ from vlm_agent.files.console import make_console, new_table, print_plain, quiet_
 
 if TYPE_CHECKING:
     from vlm_agent.datasets.shards.dataset import ShardDataset
-    from vlm_agent.datasets.statistics.summary import Columns, Statistics, TokenBudget
+    from vlm_agent.datasets.statistics.summary import Columns, TokenBudget
     from vlm_agent.episodes import Episode
 
 
@@ -93,7 +93,10 @@ def run(options: argparse.Namespace) -> int:
     tokens = None if options.config is None else _count_tokens(dataset, columns, options)
     print_statistics(console, statistics, tokens)
     if options.html is not None:
-        _write_page(dataset, statistics, tokens, options)
+        from vlm_agent.datasets.statistics.page import write_page
+
+        facts = {"shards": str(options.shards), **filled(options, ("split", "subset"))}
+        write_page(options.html, statistics, dataset.manifest, tokens, facts)
         print_plain(console, f"Wrote {options.html}")
     if options.draw is not None:
         output = Path("contact_sheet.png") if options.output is None else options.output
@@ -145,15 +148,6 @@ def _count_tokens(dataset: "ShardDataset", columns: "Columns", options: argparse
     name = "context length" if options.budget is None else "budget"
     lengths = whole_lengths(dataset, sentences)
     return TokenBudget(options.config.name, limit, by_subset(columns, lengths), name)
-
-
-def _write_page(
-    dataset: "ShardDataset", statistics: "Statistics", tokens: "TokenBudget | None", options: argparse.Namespace
-) -> None:
-    from vlm_agent.datasets.statistics.page import write_page
-
-    facts = {"shards": str(options.shards), **filled(options, ("split", "subset"))}
-    write_page(options.html, statistics, dataset.manifest, tokens, facts)
 
 
 def _choose_episode(dataset: "ShardDataset", episode_id: str) -> "Episode":

@@ -100,7 +100,9 @@ class Phone(gymnasium.Env[dict[str, Any], str]):
         return np.array(self._play.screen.pixels)
 
     def _observation(self, play: Play) -> dict[str, Any]:
-        return {"screen": play.screen.pixels, "goal": play.goal, "elements": element_lines(play.screen)}
+        # A copy: the play recognises a repeated action by the pixels, on which a wrapper may draw.
+        pixels = np.array(play.screen.pixels)
+        return {"screen": pixels, "goal": play.goal, "elements": element_lines(play.screen)}
 
     def _info(self, play: Play) -> dict[str, Any]:
         info = {"task": play.task.name, "template": play.task.template}

@@ -4,13 +4,14 @@ The file is self-contained: it holds the gold action, the screen's elements, the
 answer, so that every score can be computed again without the model and without the shards.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from vlm_agent.agents import Usage
 from vlm_agent.episodes import Action, Episode, UiElement, shown_elements
@@ -139,11 +140,16 @@ def write_predictions(path: Path, predictions: Iterable[Prediction]) -> None:
         writer.write_table(pa.Table.from_pylist(batch, SCHEMA))
 
 
-def read_predictions(path: Path) -> list[Prediction]:
-    """The rows in the order written. Raises DatasetError naming the file if `write_predictions` did not write it."""
+def read_predictions(path: Path, episodes: Collection[str] | None = None) -> list[Prediction]:
+    """The rows in the order written; with `episodes` theirs alone, because all rows of AITW's test split are gigabytes.
+    Raises DatasetError naming the file if `write_predictions` did not write it."""
+    rows: list[Prediction] = []
     with open_predictions(path) as file:
-        table = file.read()
-    return [_prediction(row) for batch in table.to_batches(_ROWS_PER_GROUP) for row in batch.to_pylist()]
+        for batch in file.batches(_ROWS_PER_GROUP):
+            if episodes is not None:
+                batch = batch.filter(pc.is_in(batch["episode_id"], pa.array(list(episodes), pa.string())))
+            rows += map(_prediction, batch.to_pylist())
+    return rows
 
 
 @contextmanager

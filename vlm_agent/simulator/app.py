@@ -102,11 +102,11 @@ class App:
         self.phone.focus = key
         self.phone.replacing = True
 
-    def new_search(self) -> None:
-        """Open the app's page for a search, with an empty query."""
-        self.push("search")
-        self.fields["query"] = ""
-        self.focus("query")
+    def new_search(self, page: str = "search", key: str = "query") -> None:
+        """Open the app's page for a search, with an empty query in the field `key`."""
+        self.push(page)
+        self.fields[key] = ""
+        self.focus(key)
 
     def typed(self, key: str) -> None:
         """Called after `fields[key]` has changed."""

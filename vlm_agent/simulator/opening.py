@@ -1,8 +1,7 @@
 """Simulated phones, plain or set up for a task. `simulated` and `simulated:SUBSET/SPLIT/SEED` on the command line."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -70,10 +69,8 @@ class SimulatedTask:
         task.set_up(phone)
         return phone, task
 
-    @contextmanager
-    def open(self) -> Iterator[OpenedDevice]:
-        phone, task = self.fresh_phone()
-        yield _opened(phone, task, self.address)
+    def open(self) -> AbstractContextManager[OpenedDevice]:
+        return nullcontext(_opened(*self.fresh_phone(), self.address))
 
     def solution(self) -> Solution:
         """Computed once for all runs: the expert looks at as many screens as an agent."""
@@ -103,14 +100,9 @@ def _opened(phone: SimulatedPhone, task: Task | None = None, address: str | None
     return OpenedDevice(phone, device_type(phone.size), task, address, packages, LAUNCHER, phone.durable)
 
 
-@contextmanager
-def _open_plain() -> Iterator[OpenedDevice]:
-    yield _opened(SimulatedPhone(0))
-
-
 def _parse(which: str | None) -> DeviceAddress | None:
     if which is None:
-        return DeviceAddress(_open_plain)
+        return DeviceAddress(lambda: nullcontext(_opened(SimulatedPhone(0))))
     task = SimulatedTask.at(which)
     return None if task is None else DeviceAddress(task.open, has_task=True)
 

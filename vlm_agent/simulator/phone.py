@@ -371,10 +371,6 @@ def _pixel(canvas: Canvas, y: int) -> Colour:
     return colour[0], colour[1], colour[2]
 
 
-def _record_answer(phone: SimulatedPhone, action: Action) -> None:
-    phone.answer = action.text
-
-
 _EFFECTS: dict[ActionKind, Callable[[SimulatedPhone, Action], None]] = {
     ActionKind.DUAL_POINT: lambda phone, action: phone.gesture(action),
     ActionKind.TYPE: lambda phone, action: phone.type_text(action.text),
@@ -385,6 +381,6 @@ _EFFECTS: dict[ActionKind, Callable[[SimulatedPhone, Action], None]] = {
     ActionKind.OPEN_APP: lambda phone, action: phone.open_by_name(action.text),
     ActionKind.WAIT: lambda phone, action: None,
     ActionKind.RECENTS: lambda phone, action: phone.press_recents(),
-    ActionKind.ANSWER: _record_answer,
+    ActionKind.ANSWER: lambda phone, action: setattr(phone, "answer", action.text),
 }
 """Action kind → effect, for every kind except the status actions."""

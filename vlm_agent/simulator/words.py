@@ -114,29 +114,9 @@ SETTING_PAGES = {
 }
 
 NAMES = [
-    "Ann",
-    "Ben",
-    "Carla",
-    "David",
-    "Emma",
-    "Felix",
-    "Grace",
-    "Henry",
-    "Iris",
-    "Jack",
-    "Karen",
-    "Liam",
-    "Maria",
-    "Noah",
-    "Olga",
-    "Paul",
-    "Rosa",
-    "Sam",
-    "Tina",
-    "Victor",
-    "Wendy",
-    "Zoe",
-]
+    "Ann", "Ben", "Carla", "David", "Emma", "Felix", "Grace", "Henry", "Iris", "Jack", "Karen", "Liam", "Maria",
+    "Noah", "Olga", "Paul", "Rosa", "Sam", "Tina", "Victor", "Wendy", "Zoe",
+]  # fmt: skip
 COLOURS = {
     "red": (214, 48, 44),
     "blue": (40, 96, 214),
@@ -188,43 +168,13 @@ SITES = {
     "Photolab": (160, 60, 160),
 }
 CITIES = [
-    "Paris",
-    "London",
-    "Rome",
-    "Tokyo",
-    "Berlin",
-    "Madrid",
-    "Vienna",
-    "Cairo",
-    "Delhi",
-    "Lima",
-    "Oslo",
-    "Dublin",
-    "Boston",
-    "Chicago",
-    "Denver",
-    "Sydney",
-    "Athens",
-    "Prague",
-]
+    "Paris", "London", "Rome", "Tokyo", "Berlin", "Madrid", "Vienna", "Cairo", "Delhi", "Lima", "Oslo", "Dublin",
+    "Boston", "Chicago", "Denver", "Sydney", "Athens", "Prague",
+]  # fmt: skip
 TOPICS = ["weather", "hotels", "news", "restaurants", "museums", "flights", "parks", "history"]
 SECTIONS = ["World", "Sport", "Science", "Music", "Business", "Travel", "Health"]
 LABELS = [
-    "gym",
-    "lunch",
-    "meeting",
-    "dentist",
-    "party",
-    "train",
-    "school",
-    "coffee",
-    "dinner",
-    "doctor",
-    "concert",
-    "football",
-    "holiday",
-    "homework",
-    "medicine",
-    "shopping",
-]
+    "gym", "lunch", "meeting", "dentist", "party", "train", "school", "coffee", "dinner", "doctor", "concert",
+    "football", "holiday", "homework", "medicine", "shopping",
+]  # fmt: skip
 DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]

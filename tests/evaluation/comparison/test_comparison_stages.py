@@ -180,6 +180,17 @@ def test_an_adapter_is_merged_before_it_is_served_and_a_whole_model_is_not():
     merge = next(stage for stage in found if stage.name == "merge-served-0")
     assert merge.words == ("merge", "out/runs/served_0", "--output", "out/merged/served_0")
     assert not any("merge" in stage.name for stage in stages())
+    # `merge` refuses a folder that holds anything, as after a kill between its end and the record of it.
+    assert merge.anew == merge.output
+
+
+def test_a_stage_needs_the_demonstrations_that_its_agent_file_names():
+    agent = {"name": "References", "agent": "eval/agents/planner_d_pot.yaml", "served": True}
+    agent["overrides"] = {"references": {"shards": "{shards}"}}
+    comparison = COMPARISON.model_copy(update={"agents": {"one": Contestant(**agent)}})
+    found = Stages(comparison, Layout(Path("out_für")), endpoint=Endpoint("http://localhost:1/v1", "m"))
+    needed = {stage.name: [one.name for one in needs] for stage, needs in found.with_needs()}
+    assert needed["online-one-0"] == ["convert"]
 
 
 def test_quick_sizes_hold_for_every_recipe_also_for_one_with_its_own_steps():

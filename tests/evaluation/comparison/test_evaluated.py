@@ -53,6 +53,7 @@ def without(content: object, *keys: str) -> object:
         (ONLINE, ONLINE_FILE, ("runs", "trained")),
         (ONLINE, ONLINE_FILE, ("runs", "expert")),
         (ONLINE, ONLINE_FILE, ("runs", "trained", "overall", "cost")),
+        (ONLINE, ONLINE_FILE, ("runs", "trained", "overall", "side_effects_interval")),
         (ONLINE, ONLINE_FILE, ("tasks",)),
     ],
 )

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vlm_agent.episodes import Action, UiElement
+from vlm_agent.evaluation import predictions as files
+from vlm_agent.evaluation.predictions import write_predictions
 from vlm_agent.evaluation.report.gallery import choose, choose_flips, rows_by_id
 from vlm_agent.evaluation.report.overlay import boxes, marks
 from vlm_agent.evaluation.scoring.judged import judge_steps
@@ -37,6 +39,15 @@ def test_steps_come_in_order_and_only_of_the_episodes_asked_for(predictions):
     rows = rows_by_id(predictions[::-1], ["e2"])
     assert list(rows) == ["e2"]
     assert [row.step for row in rows["e2"]] == [0, 1, 2]
+
+
+def test_only_the_episodes_asked_for_are_made_of_a_file(predictions, tmp_path, monkeypatch):
+    """A file of AITW's test split has 570,000 rows, and a report shows some hundreds."""
+    write_predictions(tmp_path / "p.parquet", predictions)
+    made, make = [], files._prediction
+    monkeypatch.setattr(files, "_prediction", lambda row: made.append(row["episode_id"]) or make(row))
+    assert rows_by_id(tmp_path / "p.parquet", ["e2", "e0"]) == rows_by_id(predictions, ["e2", "e0"])
+    assert sorted(set(made)) == ["e0", "e2"]
 
 
 @given(st.dictionaries(st.text(max_size=3), st.lists(st.integers(0, 9), min_size=1, unique=True)), st.integers(0, 12))

@@ -62,10 +62,14 @@ class _OnlineCost:
 
 @dataclass
 class _OnlineOverall:
-    """`success` in percent, `interval` of 95 %."""
+    """Percent, and intervals of 95 %: the keys of `SHARES_OF_TASKS`."""
 
     success: float | None
     interval: list[float] | None
+    false_completes: float | None
+    false_completes_interval: list[float] | None
+    side_effects: float | None
+    side_effects_interval: list[float] | None
     cost: _OnlineCost
 
 

@@ -1,6 +1,6 @@
 """What ran: a record and a lock of each stage, so that stages can run at the same time, also on several machines.
 
-OUT/stages/names.json    the result of each stage
+OUT/stages/names.json    the result of each stage, relative to OUT
 OUT/stages/STAGE.jsonl   a line for each start (command) and each end (status, seconds, peak memory)
 OUT/stages/STAGE.lock    held while the stage runs
 OUT/logs/STAGE.log       its output
@@ -33,7 +33,7 @@ def read_progress(output: Path) -> tuple[list[Path], list[str], int | None]:
         if names is not None and path.stem not in names:
             continue  # of another selection of agents or seeds
         lines = [content for line in path.read_text("utf-8", "replace").splitlines() if (content := _content(line))]
-        if _has_succeeded(lines) and (names is None or Path(names[path.stem]).exists()):
+        if _has_succeeded(lines) and (names is None or (output / names[path.stem]).exists()):
             done.append(path)
         elif (ends := [line["status"] for line in lines if "status" in line]) and ends[-1]:
             failed.append(f"{path.stem} with status {ends[-1]}; see {output / 'logs' / path.stem}.log")
@@ -63,7 +63,7 @@ class Records:
         """Records which stages there are, for `vlm-agent status`."""
         path = self.output / "stages" / _NAMES
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, {stage.name: str(stage.result) for stage in stages})
+        write_json(path, {stage.name: os.path.relpath(stage.result, self.output) for stage in stages})
 
     def log(self, stage: Stage) -> Path:
         return self.output / "logs" / f"{stage.name}.log"

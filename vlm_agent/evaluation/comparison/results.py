@@ -122,6 +122,7 @@ def _row(
     steps, tasks = _figures(metrics[AGENT]), _online_figures(online)
     training = ran.get(name_of(TRAIN, SERVED if agent.served else key, seed), {})
     run = _run(stages, key, agent, seed)
+    recorded = None if run is None else evaluated.read_seconds(run)
     return {
         "figures": steps["figures"] | tasks["figures"],
         "intervals": steps["intervals"] | tasks["intervals"],
@@ -132,18 +133,13 @@ def _row(
         | {
             "peak memory, GB": ran.get(name_of(OFFLINE, key, seed), {}).get("peak_gb"),
             "parameters": None if run is None else evaluated.read_parameters(run),
-            "training, s": _training_seconds(run, training),
+            # Those of the stage include the start of its process.
+            "training, s": training.get("seconds") if recorded is None else recorded,
         },
         "trained on": "" if run is None else evaluated.read_data(run)[0],
         "hardware": "" if run is None else evaluated.read_origin(run),
         "texts": metrics[AGENT]["about"].get(TEXTS, {}),
     }
-
-
-def _training_seconds(run: Path | None, stage: Mapping[str, Any]) -> float | None:
-    """Seconds as the run records them; else those of its stage, which include the start of its process."""
-    recorded = None if run is None else evaluated.read_seconds(run)
-    return stage.get("seconds") if recorded is None else recorded
 
 
 def _figures(scores: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -63,10 +63,10 @@ class Stage:
         """The file or folder that it writes."""
         return Path(self.words[self.words.index("--output") + 1])
 
-    def needs(self, earlier: "Iterable[Stage]", output: Path) -> list["Stage"]:
+    def needs(self, earlier: "Iterable[Stage]", output: Path, keys: str) -> list["Stage"]:
         """The `earlier` stages whose results it reads: one of its paths in the comparison's `output` equals,
-        contains or is inside theirs."""
-        words = (*self.words, *([] if self.served is None else [str(self.served)]))
+        contains or is inside theirs. `keys`: of its agent file, as JSON."""
+        words = (*self.words, *([] if self.served is None else [str(self.served)]), keys)
         strings = (Path(part) for word in words for part in word.split('"'))  # a word may be JSON
         paths = [path for path in strings if path != self.output and output in path.parents]
         return [
@@ -147,7 +147,15 @@ class Stages:
     def with_needs(self) -> list[tuple[Stage, list[Stage]]]:
         """Each stage with those whose results it reads."""
         stages = list(self)
-        return [(stage, stage.needs(stages[:place], self.layout.output)) for place, stage in enumerate(stages)]
+        return [
+            (stage, stage.needs(stages[:place], self.layout.output, self._keys(stage)))
+            for place, stage in enumerate(stages)
+        ]
+
+    def _keys(self, stage: Stage) -> str:
+        """The keys of its agent file that differ in this comparison, as JSON."""
+        agent = self.comparison.agents.get(stage.prompts)
+        return "" if agent is None else json.dumps(self.overrides_of(agent), ensure_ascii=False, default=str)
 
     def __iter__(self) -> Iterator[Stage]:
         """Each stage once: seeds and agents share the features that they read."""
@@ -245,7 +253,7 @@ class Stages:
         yield from self._training(SERVED, served.recipe, served.overrides, seed)
         if self._served_recipe.model.train.has_adapter:
             words = ("merge", self.layout.of("runs", SERVED, seed), "--output", self._served_run(seed))
-            yield Stage(name_of("merge", SERVED, seed), _text(words), gpus=1)
+            yield Stage(name_of("merge", SERVED, seed), _text(words), anew=self._served_run(seed), gpus=1)
 
     def _changes(self, recipe: Path, overrides: Mapping[str, Any], seed: int) -> dict[str, str]:
         """The keys of a recipe that differ in this comparison, with their values as JSON."""

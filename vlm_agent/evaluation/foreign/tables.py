@@ -51,9 +51,9 @@ def is_foreign(path: Path) -> bool:
         return True
     if not path.is_file():
         return False
-    if path.suffix.lower() != ".parquet" and not _begins_as_parquet(path):
-        return True
-    return not is_predictions_file(path)
+    with path.open("rb") as file:
+        is_parquet = path.suffix.lower() == ".parquet" or file.read(4) == b"PAR1"
+    return not (is_parquet and is_predictions_file(path))
 
 
 def read_table(path: Path) -> Table:
@@ -66,11 +66,6 @@ def read_table(path: Path) -> Table:
     if not path.is_file():
         raise DatasetError(f"{path} does not exist, or is no file")
     return reader(path)
-
-
-def _begins_as_parquet(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(4) == b"PAR1"
 
 
 def _csv_table(path: Path) -> Table:

@@ -102,7 +102,7 @@ def choose_flips(changed: Mapping[str, Sequence[int]], count: int, seed: int) ->
 def rows_by_id(source: Path | Sequence[Prediction], ids: Iterable[str]) -> RowsById:
     """The steps of these episodes, from a predictions file or a list."""
     by_id: dict[str, list[Prediction]] = {name: [] for name in ids}
-    for row in read_predictions(source) if isinstance(source, Path) else source:
+    for row in read_predictions(source, by_id) if isinstance(source, Path) else source:
         if row.episode_id in by_id:
             by_id[row.episode_id].append(row)
     return {name: sorted(rows, key=lambda row: row.step) for name, rows in by_id.items()}

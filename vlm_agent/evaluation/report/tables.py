@@ -18,9 +18,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Numbers:
-    """A table: `caption` names the quantity, `rows` are (name, one cell for each column)."""
+    """A table: `rows` are (name, one cell for each column)."""
 
-    caption: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Cell, ...]], ...]
     counts: tuple[tuple[int, int], ...] = ()
@@ -52,13 +51,11 @@ def scorer_tables(runs: Mapping[str, Mapping]) -> Iterator[ScorerTables]:
             rule=about["rule"],
             source=about["source"],
             by_set=Numbers(
-                "partial match, %",
                 sets,
                 tuple((name, tuple(_cell(rows[s], "partial_match") for s in sets)) for name, rows in scored.items()),
                 tuple((main[scorer][s]["episodes"], main[scorer][s]["steps"]) for s in sets),
             ),
             by_share=Numbers(
-                "overall, %",
                 SHARES,
                 tuple((name, tuple(_cell(rows[OVERALL], share) for share in SHARES)) for name, rows in scored.items()),
             ),
@@ -74,7 +71,7 @@ def summary_table(runs: Mapping[str, Mapping]) -> Numbers:
         (name, tuple(_cell(run[one][OVERALL], "partial_match") if one in run else Cell(None, None) for one in scorers))
         for name, run in runs.items()
     )
-    return Numbers("partial match overall, %", scorers, tuple(rows))
+    return Numbers(scorers, tuple(rows))
 
 
 def summary_of_comparison(comparison: Mapping) -> Numbers:
@@ -82,7 +79,7 @@ def summary_of_comparison(comparison: Mapping) -> Numbers:
     scorers = tuple(comparison["scorers"])
     of_scorers = (comparison[scorer][OVERALL]["partial_match"] for scorer in scorers)
     cells = tuple(Cell(of_one["difference"], of_one["interval"]) for of_one in of_scorers)
-    return Numbers("difference, points", scorers, (("partial match", cells),))
+    return Numbers(scorers, (("partial match", cells),))
 
 
 def _aitz(runs: Mapping[str, Mapping], scorer: str) -> Numbers | None:
@@ -90,7 +87,7 @@ def _aitz(runs: Mapping[str, Mapping], scorer: str) -> Numbers | None:
     if not rows:
         return None
     cells = ((name, tuple(Cell(row[m]["value"], row[m]["interval"]) for m in MEASURES)) for name, row in rows.items())
-    return Numbers("AitZ, %", MEASURES, tuple(cells))
+    return Numbers(MEASURES, tuple(cells))
 
 
 def comparison_tables(comparison: Mapping) -> Iterator[tuple[str, Numbers, dict[str, tuple[int, int]]]]:
@@ -99,7 +96,6 @@ def comparison_tables(comparison: Mapping) -> Iterator[tuple[str, Numbers, dict[
         rows = comparison[scorer]
         sets = shown_sets(rows)
         numbers = Numbers(
-            "difference, points",
             sets,
             tuple(
                 (share, tuple(Cell(rows[s][share]["difference"], rows[s][share]["interval"]) for s in sets))
@@ -124,7 +120,7 @@ def confusion_table(counts: Mapping[str, Mapping[str, int]]) -> dict:
 
 def _shares_by_set(rows: Mapping[str, Mapping], sets: tuple[str, ...]) -> Numbers:
     by_share = tuple((share, tuple(_cell(rows[name], share) for name in sets)) for share in SHARES)
-    return Numbers("%", sets, by_share, tuple((rows[name]["episodes"], rows[name]["steps"]) for name in sets))
+    return Numbers(sets, by_share, tuple((rows[name]["episodes"], rows[name]["steps"]) for name in sets))
 
 
 def _cell(row: Mapping, share: str) -> Cell:

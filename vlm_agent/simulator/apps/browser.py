@@ -13,21 +13,9 @@ from vlm_agent.simulator.drawing.widgets import Field, Header, Paragraph, Row, S
 from vlm_agent.simulator.words import CITIES, SHOPS, SITES, TOPICS
 
 GLYPHS = [
-    "globe",
-    "star",
-    "heart",
-    "leaf",
-    "bank",
-    "camera",
-    "book",
-    "flower",
-    "compass",
-    "puzzle",
-    "bulb",
-    "drop",
-    "fork",
+    "globe", "star", "heart", "leaf", "bank", "camera", "book", "flower", "compass", "puzzle", "bulb", "drop", "fork",
     "bag",
-]
+]  # fmt: skip
 
 
 class Browser(App):

@@ -89,18 +89,14 @@ class Shop:
         return getattr(self, f"_{route.name.removeprefix('shop_')}")(route)
 
     def _page(self, body: list, title: str = "", nav: bool = True) -> Page:
-        actions = [("search", "shop_search", self.open_search), ("cart", "cart", lambda: self.host.push("shop_cart"))]
+        search = partial(self.host.new_search, "shop_search", "shop_query")
+        actions = [("search", "shop_search", search), ("cart", "cart", partial(self.host.push, "shop_cart"))]
         if self.button_order:
             actions.reverse()
         left = ("back", "up", self.host.pop) if nav else ("menu", "menu", None)
         return Page(
             body, title or self.name, nav=left, actions=actions, badge={"cart": len(self.cart) if self.badges else 0}
         )
-
-    def open_search(self) -> None:
-        self.host.push("shop_search")
-        self.host.fields["shop_query"] = ""
-        self.host.focus("shop_query")
 
     def search(self, query: str) -> None:
         self.host.pop()

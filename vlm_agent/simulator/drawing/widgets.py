@@ -81,7 +81,6 @@ class Row(Widget):
     trail_key: str = ""
     on_trail: Tap = None
     bold: bool = False
-    indent: float = 0.0
     tall: float = 0.0
 
     def height(self, canvas: Canvas) -> float:
@@ -108,7 +107,7 @@ class Row(Widget):
 
     def _lead(self, canvas: Canvas, middle: float) -> float:
         """Draws the left end; returns the x at which the title starts."""
-        x = canvas.margin + self.indent
+        x = canvas.margin
         if self.app:
             canvas.app_icon(*self.app, x + 14, middle, 26)
             return x + 38

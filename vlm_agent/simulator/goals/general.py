@@ -28,6 +28,11 @@ def shows_results(phone: SimulatedPhone, query: str) -> bool:
     return phone.shown == "Browser" and _has_results(phone.the(Browser).route, query)
 
 
+def shows_site(phone: SimulatedPhone, site: str) -> bool:
+    route = phone.the(Browser).route
+    return phone.shown == "Browser" and route.name == "site" and route.about == site
+
+
 def _has_results(route: Route, query: str) -> bool:
     return route.name == "results" and str(route.about).lower() == query
 
@@ -60,9 +65,8 @@ def look_up_and_open(slots: Slots) -> Goal:
         yield tap(f"site:{site}")
 
     def reached(phone: SimulatedPhone) -> bool:
-        *earlier, route = phone.the(Browser).routes
-        is_open = phone.shown == "Browser" and route.name == "site" and route.about == site
-        return is_open and bool(earlier) and _has_results(earlier[-1], query)
+        *earlier, _ = phone.the(Browser).routes
+        return shows_site(phone, site) and bool(earlier) and _has_results(earlier[-1], query)
 
     return Goal(
         (
@@ -153,14 +157,12 @@ def visit_site(slots: Slots) -> Goal:
         else:
             yield from search_web(phone, site.lower())
 
-    def reached(phone: SimulatedPhone) -> bool:
-        route = phone.the(Browser).route
-        return phone.shown == "Browser" and route.name == "site" and route.about == site
-
-    def start(phone: SimulatedPhone, rng: random.Random) -> None:
-        anywhere(phone, rng, "Browser", inside=0.15)
-
-    return Goal((f"Go to {site}", f"Open {site} in the browser", f"Visit the site {site}"), start, script, reached)
+    return Goal(
+        (f"Go to {site}", f"Open {site} in the browser", f"Visit the site {site}"),
+        lambda phone, rng: anywhere(phone, rng, "Browser", inside=0.15),
+        script,
+        lambda phone: shows_site(phone, site),
+    )
 
 
 @template("general", 0.9)

@@ -21,6 +21,17 @@ def with_letter(phone: SimulatedPhone, rng: random.Random, name: str) -> None:
     mail.inbox.insert(rng.randint(0, len(mail.inbox)), letter)
 
 
+def is_handled(phone: SimulatedPhone, name: str, verb: str) -> bool:
+    """Whether the letter from `name` is in the state after `verb`: star, open, archive or delete."""
+    mail = phone.the(Mail)
+    letter = mail.letter(name)
+    if verb == "star":
+        return letter is not None and letter.starred
+    if verb == "open":
+        return phone.shown == "Mail" and mail.route.name == "letter" and mail.route.about.sender == name
+    return name in (mail.archived if verb == "archive" else mail.deleted)
+
+
 @template("google_apps", 1.8)
 def handle_mail(slots: Slots) -> Goal:
     name, verb = slots.pick(NAMES), slots.pick(("star", "archive", "delete", "open"))
@@ -38,20 +49,11 @@ def handle_mail(slots: Slots) -> Goal:
         if verb != "open":
             yield tap(verb)
 
-    def reached(phone: SimulatedPhone) -> bool:
-        mail = phone.the(Mail)
-        letter = mail.letter(name)
-        if verb == "star":
-            return letter is not None and letter.starred
-        if verb == "open":
-            return phone.shown == "Mail" and mail.route.name == "letter" and mail.route.about.sender == name
-        return name in (mail.archived if verb == "archive" else mail.deleted)
-
     return Goal(
         (f"{verb.capitalize()} the mail from {name}", f"Open Mail and {verb} the letter from {name}"),
         start,
         script,
-        reached,
+        lambda phone: is_handled(phone, name, verb),
     )
 
 

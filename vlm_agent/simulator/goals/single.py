@@ -7,14 +7,14 @@ from vlm_agent.simulator.apps.browser import Browser
 from vlm_agent.simulator.apps.calendar import Calendar
 from vlm_agent.simulator.apps.clock import MINUTES, Clock
 from vlm_agent.simulator.apps.launcher import Launcher
-from vlm_agent.simulator.apps.mail import Mail
 from vlm_agent.simulator.apps.messages import Messages
 from vlm_agent.simulator.apps.news import News
 from vlm_agent.simulator.apps.photos import Photos
 from vlm_agent.simulator.apps.settings import CHOICES, Settings
 from vlm_agent.simulator.apps.shop import ShopApp, product_names
 from vlm_agent.simulator.expert import Intent, swipe, tap, type_text
-from vlm_agent.simulator.goals.people import is_sent, with_letter, with_talk
+from vlm_agent.simulator.goals.general import shows_site
+from vlm_agent.simulator.goals.people import is_handled, is_sent, with_letter, with_talk
 from vlm_agent.simulator.goals.starts import in_app
 from vlm_agent.simulator.phone import SimulatedPhone
 from vlm_agent.simulator.tasks import Goal, Slots, template
@@ -92,15 +92,11 @@ def mail_here(slots: Slots) -> Goal:
     def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield tap(f"{'star' if verb == 'Star' else 'letter'}:{name}")
 
-    def reached(phone: SimulatedPhone) -> bool:
-        mail = phone.the(Mail)
-        if verb == "Star":
-            letter = mail.letter(name)
-            return letter is not None and letter.starred
-        return phone.shown == "Mail" and mail.route.name == "letter" and mail.route.about.sender == name
-
     return Goal(
-        (f"{verb} the letter of {name} here", f"{verb} the mail of {name} on this page"), start, script, reached
+        (f"{verb} the letter of {name} here", f"{verb} the mail of {name} on this page"),
+        start,
+        script,
+        lambda phone: is_handled(phone, name, verb.lower()),
     )
 
 
@@ -115,15 +111,11 @@ def open_site_here(slots: Slots) -> Goal:
     def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield tap(f"site:{site}")
 
-    def reached(phone: SimulatedPhone) -> bool:
-        route = phone.the(Browser).route
-        return phone.shown == "Browser" and route.name == "site" and route.about == site
-
     return Goal(
         (f"Open {site} from the results for {topic} in {city}", f"Tap {site} to read on {topic} in {city}"),
         start,
         script,
-        reached,
+        lambda phone: shows_site(phone, site),
     )
 
 

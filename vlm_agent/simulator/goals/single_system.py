@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 
+from vlm_agent.simulator.apps.launcher import Launcher
 from vlm_agent.simulator.apps.messages import Contacts
 from vlm_agent.simulator.expert import BACK, HOME, Intent, swipe, tap
 from vlm_agent.simulator.phone import SimulatedPhone
@@ -101,9 +102,10 @@ def go_home(slots: Slots) -> Goal:
     def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield HOME
 
-    return Goal(
-        (f"Leave {name} for the home screen", f"Go home from {name}"), start, script, lambda phone: phone.at_home
-    )
+    def reached(phone: SimulatedPhone) -> bool:
+        return phone.shown == "Launcher" and phone.the(Launcher).route.name == "home"
+
+    return Goal((f"Leave {name} for the home screen", f"Go home from {name}"), start, script, reached)
 
 
 @template("single", 0.4)
