@@ -232,7 +232,7 @@ def test_an_encoder_whose_map_cannot_be_unfolded_is_an_error():
 def test_a_screen_that_is_no_multiple_of_a_patch_is_refused():
     vit = {"model_type": "vit", "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "image_size": 32}
     model = tiny.model(len(WORDS), vit | {"num_attention_heads": 2, "patch_size": 12})
-    with pytest.raises(UserError, match=r"^model.screen_size \[64, 32\]: vit sees .* set multiples of 12$"):
+    with pytest.raises(UserError, match=r"^model.screen_size \[64, 32\]: vit would .* set multiples of 12$"):
         model.see(torch.zeros(1, 3, *tiny.SCREEN, dtype=torch.uint8))
 
 
