@@ -36,7 +36,7 @@ def add(commands: Commands) -> None:
 
 
 def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
-    earlier.outputs.append(options.output.parent)  # training may read the folder
+    earlier.outputs.append(options.output.absolute().parent)  # training may read the folder
 
 
 def run(options: argparse.Namespace) -> int:

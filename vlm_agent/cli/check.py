@@ -29,7 +29,8 @@ _OUTPUT = "--output"
 class Earlier:
     """What earlier commands of a pipeline will have written.
 
-    `outputs`: files and folders. `runs`: run folder → recipe. `subsets`: folder of shards → its subsets.
+    `outputs`: files and folders. `runs`: run folder → recipe. `subsets`: folder of shards → its subsets. All paths are
+    absolute: one command may name a folder by its full path, another in the working folder.
     """
 
     outputs: list[Path] = field(default_factory=list)
@@ -37,21 +38,19 @@ class Earlier:
     subsets: dict[Path, set[str]] = field(default_factory=dict)
 
     def writes(self, path: Path) -> bool:
-        there = path.absolute()  # one command may name a folder by its full path, another in the working folder
-        return any(output.absolute() in (there, *there.parents) for output in self.outputs)
+        return not {path.absolute(), *path.absolute().parents}.isdisjoint(self.outputs)
 
     def check_subsets(self, names: Iterable[str], shards: Path, where: str) -> None:
         """Raises DatasetError for subsets that shards of an earlier conversion will not have; `where` names them."""
         from vlm_agent.datasets.selection import check_subsets
 
-        known = {folder.absolute(): subsets for folder, subsets in self.subsets.items()}
-        if shards.absolute() in known:
-            check_subsets(names, known[shards.absolute()], where)
+        if (folder := shards.absolute()) in self.subsets:
+            check_subsets(names, self.subsets[folder], where)
 
     def recipe_of(self, run: Path) -> "Recipe | None":
         """The recipe of a run or of one of its checkpoints."""
-        known, there = {folder.absolute(): recipe for folder, recipe in self.runs.items()}, run.absolute()
-        return next((known[path] for path in (there, *there.parents) if path in known), None)
+        there = run.absolute()
+        return next((self.runs[path] for path in (there, *there.parents) if path in self.runs), None)
 
 
 def add(commands: Commands) -> None:
@@ -85,7 +84,7 @@ def problems_of(commands: Sequence[Sequence[str]], earlier: Earlier) -> Iterator
             yield f"{words[0]}: {problem}"
         ends = [word.partition("=")[2] for word in words if word.startswith(f"{_OUTPUT}=")]
         ends += [word for option, word in itertools.pairwise(words) if option == _OUTPUT]
-        earlier.outputs.extend(map(Path, ends))
+        earlier.outputs.extend(Path(end).absolute() for end in ends)
 
 
 def _problem(parser: Parser, words: Sequence[str], earlier: Earlier) -> str | None:

@@ -100,7 +100,7 @@ def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
     verify(stages)
     if options.shards is not None and not earlier.writes(options.shards):
         read_manifest(options.shards)
-    earlier.outputs.append(options.output / "agents")  # written by each stage
+    earlier.outputs.append(options.output.absolute() / "agents")  # written by each stage
     records = Records(options.output)
     commands = [stage.words for stage in stages if not records.is_done(stage)]
     if problems := dict.fromkeys(problems_of(commands, earlier)):

@@ -164,7 +164,7 @@ def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
     screens = ScreenFormat(options.image_format, options.quality, options.max_pixels, options.multiple)
     settings = Options(_splits(options), dict(options.mixture), screens)
     inputs = check_conversion(options.source, options.input, options.output, settings, options.update)
-    earlier.subsets[options.output] = {input_.subset for input_ in inputs}
+    earlier.subsets[options.output.absolute()] = {input_.subset for input_ in inputs}
 
 
 def _splits(options: argparse.Namespace) -> tuple[Path, ...]:

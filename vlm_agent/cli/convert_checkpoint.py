@@ -29,8 +29,6 @@ def run(options: argparse.Namespace) -> int:
 
     report, converter = partial(print_plain, make_console()), converter_of(options.input)
     converter.convert(options.input, options.output, report)
-    report(
-        f"Converted {options.input} ({converter.name}) to {options.output}; use it in a recipe as "
-        f"{converter.recipe_key}"
-    )
+    use = f"use it in a recipe as {converter.recipe_key}"
+    report(f"Converted {options.input} ({converter.name}) to {options.output}; {use}")
     return OK

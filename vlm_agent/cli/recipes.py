@@ -35,8 +35,9 @@ def run(options: argparse.Namespace) -> int:
     from vlm_agent.recipe.yaml_file import by_name, label, shipped_files, suggestion, summary
 
     if options.name is None:
-        width = max(len(label(path)) for path in shipped_files())
-        for path in shipped_files():
+        files = shipped_files()
+        width = max(len(label(path)) for path in files)
+        for path in files:
             say(f"{label(path):{width}}  {summary(path)}")
         return OK
     source = by_name().get(options.name)

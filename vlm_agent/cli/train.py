@@ -93,8 +93,9 @@ def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
     from vlm_agent.training.dry_run.start import check_recipe
 
     recipe = read_recipe(options.config, keys_in(options))
-    earlier.outputs.append(Path(recipe.output))
-    earlier.runs[Path(recipe.output)] = recipe
+    run = Path(recipe.output).absolute()
+    earlier.outputs.append(run)
+    earlier.runs[run] = recipe
     if recipe.data.shards is not None:
         earlier.check_subsets(recipe.data.mixture, Path(recipe.data.shards), "data.mixture")
     check_recipe(recipe, earlier.writes)

@@ -86,7 +86,7 @@ class CoatAgent(PromptedAgent):
             "goal": one_line(goal),
             "types": ", ".join(_type_of(turn.action) for turn in history) if self.mode == "coa" else "",
             "actions": numbered_lines([turn_in_words(turn) for turn in history]) if self.mode == "coat" else "",
-            "thoughts": "\n".join(f"{n}. {thought}" for n, thought in thoughts if thought and self.thoughts),
+            "thoughts": "\n".join(f"{n}. {thought}" for n, thought in thoughts if thought) if self.thoughts else "",
             "result": texts.get("result", ""),
             "description": texts.get("screen", ""),
             "elements": listed(elements) if click == "text" else "",

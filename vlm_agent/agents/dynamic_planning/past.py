@@ -40,7 +40,7 @@ def _with_own_past(answer: AnswerStep, episode: Episode) -> list[Answer]:
     for number in range(len(episode)):
         answers.append(answer(episode, number, tuple(history)))
         if answers[-1].failed is not None:
-            # With the cause, by which `retry_advice` tells a refusal.
+            # With the cause, by which `retry_advice` recognises a refusal.
             reason = f"its history is unknown, because step {number} failed: {answers[-1].failed}"
             answers += [Answer("", None, failed=reason)] * (len(episode) - len(answers))
             break

@@ -344,7 +344,7 @@ def _asking(path: Path) -> Iterator[TextIO]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
-            # Without locks, of which the output's own lock warns, two threads may send the same request.
+            # Without locks, two threads may send the same request; the output's own lock warns of that.
             if error.errno not in WITHOUT_LOCKS:
                 raise
         yield file

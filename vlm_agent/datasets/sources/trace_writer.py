@@ -178,6 +178,8 @@ class TraceWriter:
         """The picture without secrets. What the other elements show may turn out to be one."""
         secret = [element for element in elements if self._secrets.has_secret(element.text)]
         self._shown[path] = [element for element in elements if element not in secret]
+        if not secret:
+            return pixels
         covered, (height, width) = pixels.copy(), pixels.shape[:2]
         for y, x, box_height, box_width in (element.box for element in secret):
             rows = slice(max(0, int(y * height)), max(0, int(np.ceil((y + box_height) * height))))

@@ -80,7 +80,7 @@ def tab_rows(parts: Sequence[Part]) -> list[tuple[Part, ...]]:
         row.sort(key=lambda part: (part.box[1], part.id))
         if FEWEST <= len(row) <= MOST and _is_even(row):
             rows.append(tuple(row))
-    # Rows of which most parts are single letters are a keyboard's.
+    # A row whose parts are mostly single letters belongs to a keyboard.
     rows = [row for row in rows if 2 * sum(len(part.text) == 1 for part in row) <= len(row)]
     return [row for row in rows if not (_is_in_grid(row, parts) or _is_navigation(row))]
 

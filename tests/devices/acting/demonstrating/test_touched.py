@@ -3,6 +3,7 @@
 import queue
 import time
 from contextlib import contextmanager
+from unittest.mock import Mock
 
 import pytest
 from helpers.phones.adb_servers import PROGRAMS, AdbServer
@@ -136,6 +137,12 @@ def after_a_tap(adb: AdbServer):
             yield recorder, server.handset
 
 
+def end_screenshots_by(error, recorder, monkeypatch):
+    """The screen is to be read again, and reading it raises `error`."""
+    recorder._screen = None
+    monkeypatch.setattr(recorder._phone, "screenshot", Mock(side_effect=error))
+
+
 def test_a_screen_that_goes_off_ends_no_recording(adb):
     with after_a_tap(adb) as (recorder, handset):
         recorder._screen, handset.is_awake = None, False
@@ -147,16 +154,14 @@ def test_a_screen_that_goes_off_ends_no_recording(adb):
 
 def test_ctrl_c_while_the_last_screen_is_read_keeps_the_recording(adb, monkeypatch):
     with after_a_tap(adb) as (recorder, _):
-        recorder._screen = None
-        monkeypatch.setattr(recorder._phone, "screenshot", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+        end_screenshots_by(KeyboardInterrupt(), recorder, monkeypatch)
         observed = recorder.stop()
     assert len(observed.actions) == 1
 
 
 def test_a_phone_that_is_unplugged_while_the_last_screen_is_read_keeps_the_recording(adb, monkeypatch):
     with after_a_tap(adb) as (recorder, _):
-        recorder._screen = None
-        monkeypatch.setattr(recorder._phone, "screenshot", lambda: (_ for _ in ()).throw(DeviceLostError("gone")))
+        end_screenshots_by(DeviceLostError("gone"), recorder, monkeypatch)
         with pytest.raises(DeviceLostError):
             recorder.tick()
         observed = recorder.stop()
@@ -166,9 +171,7 @@ def test_a_phone_that_is_unplugged_while_the_last_screen_is_read_keeps_the_recor
 
 def test_a_window_that_forbids_pictures_ends_no_recording_unless_it_is_the_first(adb, monkeypatch):
     with after_a_tap(adb) as (recorder, _):
-        refusal = DeviceError("`screencap -p` returned no picture")
-        monkeypatch.setattr(recorder._phone, "screenshot", lambda: (_ for _ in ()).throw(refusal))
-        recorder._screen = None
+        end_screenshots_by(DeviceError("`screencap -p` returned no picture"), recorder, monkeypatch)
         recorder.tick()
         assert len(recorder.stop().actions) == 1
         recorder._read_at = float("-inf")
