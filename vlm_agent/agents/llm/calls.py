@@ -391,15 +391,15 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _paid_before(folder: Path, model: str, has_price: bool) -> Expense:
-    """What the calls in a folder have cost, replies that were lost included; without a price, only whether there are
-    any, because a folder may hold a million replies."""
+    """Cost of the calls in a folder, lost replies included. Without a price, one reply is read, because a folder may
+    hold a million: the sum then shows only whether there are any. Removes markers that have a reply."""
     total = Expense()
     for path in folder.glob("??/*.json"):
         content = _read(path)
         if content["model"] == model:
             total += Expense(**content["paid"])
             if not has_price:
-                return total
+                break
     for path in folder.glob(f"??/*{MARKER}"):
         try:
             marker = _marker(path.read_text(encoding="utf-8"))
