@@ -342,17 +342,19 @@ def test_one_reply_now_or_in_an_earlier_command_is_enough_to_go_on(tmp_path):
                     each.completion(ask(str(number)), 16)
 
 
-def test_an_endpoint_that_refuses_every_call_with_the_same_words_is_lost_after_the_second(tmp_path):
+@pytest.mark.parametrize(("status", "about_key"), [(400, ""), (403, " (OPENAI_API_KEY is not set)")])
+def test_an_endpoint_that_refuses_every_call_with_the_same_words_is_lost_after_the_second(tmp_path, status, about_key):
     words = "no pictures (request {:08x}{:04d})"
-    with serving(lambda n, body: Reply(words.format(n, n).encode(), 400)) as (url, requests):
+    with serving(lambda n, body: Reply(words.format(n, n).encode(), status)) as (url, requests):
         error = lost(calls_to(url, tmp_path), 1)
-    assert "status 400: no pictures (request 000000010001); so it did with each of the first 2 calls" in error
+    shown = f"status {status}: no pictures (request 000000010001){about_key}"
+    assert f"{shown}; so it did with each of the first 2 calls" in error
     assert len(requests) == 2
 
 
 def test_refusals_for_different_reasons_are_failed_calls(tmp_path):
-    reasons = (b"too many pictures", b"a person is shown", b"too many pictures", b"too long")
-    with serving(lambda n, body: Reply(reasons[n], 400) if n < 4 else reply()) as (url, _):
+    reasons = ((b"too many pictures", 400), (b"a person is shown", 403), (b"too many pictures", 400), (b"long", 422))
+    with serving(lambda n, body: Reply(*reasons[n]) if n < 4 else reply()) as (url, _):
         calls = calls_to(url, tmp_path)
         for number in range(4):
             with pytest.raises(CallError):

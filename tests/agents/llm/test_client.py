@@ -167,7 +167,7 @@ def test_the_last_failure_is_the_error_after_all_attempts():
     ("status", "words"),
     [
         (401, "requires a key in OPENAI_API_KEY, and none is set"),
-        (403, "requires a key"),
+        (403, r"refused the request with status 403: too many pictures \(OPENAI_API_KEY is not set\)"),
         (404, "has no model 'small-vlm'"),
         (400, "refused the request with status 400: too many pictures"),
         (501, "refused the request with status 501"),

@@ -280,11 +280,11 @@ class ChatEndpoint:
         if error.status_code in _TRANSIENT:
             wait = _seconds(error.response.headers.get("Retry-After"))
             return _TransientError(f"status {error.status_code}: {message}", wait)
-        if error.status_code in (401, 403):
+        if error.status_code == 401:
             state = "the server rejected the one that is set" if api_key() else "none is set"
-            return EndpointError(
-                f"{self._address} requires a key in {KEY}, and {state} (status {error.status_code}: {message})"
-            )
+            return EndpointError(f"{self._address} requires a key in {KEY}, and {state} (status 401: {message})")
+        if error.status_code == 403:  # also of a moderated request; of every request if the key has no rights
+            message = f"{message} ({KEY} is {'set' if api_key() else 'not set'})"
         if error.status_code == 404:
             return EndpointError(f"{self._address} has no model {self.model!r}, or does not exist: {message}")
         return RefusedError(f"{self._address} {_REFUSED} {error.status_code}: {message}")
