@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ from helpers.published import recipe_costs
 from vlm_agent.datasets.sources import aitz
 from vlm_agent.episodes import Action, Episode, Screen, Step
 from vlm_agent.recipe.run import read_recipe
-from vlm_agent.sentences import Sentence
+from vlm_agent.sentences import Sentence, image_sizes
 from vlm_agent.sentences.messages import conversation
 from vlm_agent.simulator.demonstrations import simulate_episode
 from vlm_agent.training.data.data_module import DataModule
@@ -219,6 +220,17 @@ def prepare(folder: Path, shared: Path) -> Path:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, shared) -> Path:
     return prepare(tmp_path_factory.mktemp("golden"), shared)
+
+
+@cache
+def blank(size: tuple[int, int]) -> np.ndarray:
+    return np.zeros((3, *size), np.uint8)
+
+
+@pytest.fixture(autouse=True)
+def screens_of_the_prepared_size(monkeypatch):
+    """The hashes hold shapes of screens, and resampling is two thirds of the work."""
+    monkeypatch.setattr(image_sizes, "prepare_screen", lambda screenshot, size, *_: blank(size))
 
 
 @pytest.mark.parametrize("case", cases())
