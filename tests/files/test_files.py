@@ -3,6 +3,7 @@ import gzip
 import hashlib
 import io
 import os
+import stat
 import struct
 import subprocess
 import sys
@@ -217,6 +218,21 @@ def test_a_file_is_durable_before_its_rename_and_the_rename_afterwards(tmp_path,
     with atomic_write(tmp_path / "manifest.json") as temporary:
         temporary.write_text("{}")
     assert events == [("sync", temporary), ("rename", tmp_path / "manifest.json"), ("sync", tmp_path)]
+
+
+def test_a_file_is_written_where_folders_cannot_be_synced(tmp_path, monkeypatch):
+    """SMB before Linux 5.9."""
+    fsync = os.fsync
+
+    def fsync_of_files(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync_of_files)
+    with atomic_write(tmp_path / "manifest.json") as temporary:
+        temporary.write_text("{}")
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
 
 
 def test_everything_in_a_folder_is_durable_before_its_rename(tmp_path, monkeypatch):

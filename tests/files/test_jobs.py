@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 from dataclasses import replace
 from datetime import timedelta
 from io import StringIO
@@ -22,6 +23,28 @@ def test_the_first_run_writes_the_plan_and_the_same_run_is_accepted(job):
     job.write_or_verify_plan({"decides": {"seed": 1}, "where": "here"})
     job.write_or_verify_plan({"decides": {"seed": 1}, "where": "there"})
     assert job.read_plan() == {"decides": {"seed": 1}, "where": "here"}
+
+
+def test_of_two_tasks_with_other_settings_that_begin_at_once_one_is_refused(job, monkeypatch):
+    """A network file system shows the plan of another machine late."""
+    job.write_or_verify_plan({"decides": {"size": 1}})
+    before = sorted(job.folder.rglob("*"))
+    monkeypatch.setattr(type(job.plan_path), "exists", lambda path: path != job.plan_path)
+    job.write_or_verify_plan({"decides": {"size": 1}})
+    with pytest.raises(DatasetError, match="size was 1, and is 2"):
+        job.write_or_verify_plan({"decides": {"size": 2}})
+    assert sorted(job.folder.rglob("*")) == before
+    assert job.read_plan() == {"decides": {"size": 1}}
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
+def test_a_plan_is_written_where_files_have_one_name_only(job, monkeypatch, number):
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", refuse)
+    job.write_or_verify_plan({"decides": {"size": 1}})
+    assert job.read_plan() == {"decides": {"size": 1}}
 
 
 def test_every_difference_is_named(job):
@@ -178,8 +201,8 @@ def test_tasks_of_an_array_write_their_shares_side_by_side(shards):
 
 def test_the_first_shards_that_wait_are_named():
     entries = dict.fromkeys("abcdef") | {"g": 1}
-    with pytest.raises(DatasetError, match=r"^6 of 7 inputs are not read yet \(a, b, c, d, e, …\); run their part of"):
-        all_done(entries, "read", "inputs")
+    with pytest.raises(DatasetError, match=r"^6 of 7 shards are not read yet \(a, b, c, d, e, …\); run their part of"):
+        all_done(entries, "read")
     assert all_done({"g": 1}, "read") == {"g": 1}
 
 

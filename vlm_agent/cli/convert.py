@@ -61,7 +61,24 @@ def add(commands: Commands) -> None:
         metavar="FILE",
         help="JSON, name → episode ids: groups for evaluations, kept with the shards as DIR/groups.json",
     )
-    _add_screens(parser)
+    parser.add_argument(
+        "--image-format",
+        default="png",
+        choices=("png", "webp", "jpeg"),
+        help="image format; png and webp are lossless, png is by far the fastest, webp half the size (default png)",
+    )
+    parser.add_argument("--quality", type=count, default=90, metavar="Q", help="jpeg quality, 1 to 100 (default 90)")
+    parser.add_argument(
+        "--max-pixels", type=count, metavar="N", help="downscale larger screens, as Qwen-VL's image processor does"
+    )
+    parser.add_argument(
+        "--multiple",
+        type=count,
+        default=28,
+        metavar="N",
+        help="side lengths of downscaled screens are multiples of N: 28 for Qwen2-VL and 2.5, 32 for Qwen3-VL (default "
+        "28)",
+    )
     parser.add_argument("--workers", type=count, metavar="N", help="processes (default: one per core)")
     parser.add_argument(
         "--max-bad-fraction",
@@ -80,27 +97,6 @@ def add(commands: Commands) -> None:
         "--finish",
         action="store_true",
         help="check the results of all parts, and write the manifest; with --output, --workers, --max-bad-fraction",
-    )
-
-
-def _add_screens(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--image-format",
-        default="png",
-        choices=("png", "webp", "jpeg"),
-        help="image format; png and webp are lossless, png is by far the fastest, webp half the size (default png)",
-    )
-    parser.add_argument("--quality", type=count, default=90, metavar="Q", help="jpeg quality, 1 to 100 (default 90)")
-    parser.add_argument(
-        "--max-pixels", type=count, metavar="N", help="downscale larger screens, as Qwen-VL's image processor does"
-    )
-    parser.add_argument(
-        "--multiple",
-        type=count,
-        default=28,
-        metavar="N",
-        help="side lengths of downscaled screens are multiples of N: 28 for Qwen2-VL and 2.5, 32 for Qwen3-VL (default "
-        "28)",
     )
 
 
@@ -145,6 +141,9 @@ def _check(options: argparse.Namespace) -> None:
     check_part(options)
     if options.input is None:
         options.parser.error("--input is missing; name files to convert, or folders that contain them")
+    subsets = [subset for subset, _ in options.mixture]
+    if len({*subsets}) < len(subsets):
+        options.parser.error(f"--mixture names a subset twice: {' '.join(subsets)}")
     if options.image_format != "jpeg":
         refuse(options, ["quality"], f"is for --image-format jpeg; {options.image_format} is lossless")
     if options.max_pixels is None:

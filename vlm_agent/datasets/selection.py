@@ -46,20 +46,15 @@ def read_splits(paths: Sequence[Path]) -> Splits:
     """
     labels: dict[str, str] = {}
     ambiguous = set()
+    remedy = "name a JSON file that maps each split to a list of episode ids, as strings or whole numbers"
     for path in paths:
-        for label, ids in _read_lists(path).items():
+        lists: dict[str, list[str | int]] = read_checked(path, remedy, dict[str, list[str | int]])
+        for label, ids in lists.items():
+            if label not in LABELS:
+                raise DatasetError(f"{path}: split {label!r} is unknown; use {', '.join(LABELS)}")
             named = (str(id_).removesuffix(".json") for id_ in ids)
             ambiguous |= {id_ for id_ in named if labels.setdefault(id_, LABELS[label]) != LABELS[label]}
     return Splits(labels, frozenset(ambiguous))
-
-
-def _read_lists(path: Path) -> dict[str, list[str | int]]:
-    remedy = "name a JSON file that maps each split to a list of episode ids, as strings or whole numbers"
-    lists: dict[str, list[str | int]] = read_checked(path, remedy, dict[str, list[str | int]])
-    for label in lists:
-        if label not in LABELS:
-            raise DatasetError(f"{path}: split {label!r} is unknown; use {', '.join(LABELS)}")
-    return lists
 
 
 def published_subsets() -> list[str]:

@@ -14,6 +14,7 @@ edits a file removes the line, and other programs write none; such files are rea
 
 import errno
 import fcntl
+import glob
 import hashlib
 import json
 import logging
@@ -21,8 +22,9 @@ import os
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TextIO
@@ -51,14 +53,9 @@ _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 """Pydantic's parser refuses a lone one, which `json` accepts."""
 
 
-def _umask() -> int:
-    """The process's umask, which can only be read by setting it: once, before there are threads."""
-    umask = os.umask(0o077)
-    os.umask(umask)
-    return umask
-
-
-_UMASK = _umask()
+_UMASK = os.umask(0o077)
+"""The process's umask, which can only be read by setting it: once, before there are threads."""
+os.umask(_UMASK)
 
 
 @contextmanager
@@ -118,7 +115,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 def share_as_created(file: Path) -> None:
     """Gives a file the permissions of the process's umask. Safetensors creates files that only their owner can read."""
-    file.chmod(0o666 & ~_UMASK)
+    with suppress(PermissionError):  # of a network mount whose files belong to one other user
+        file.chmod(0o666 & ~_UMASK)
 
 
 def is_free(folder: Path) -> bool:
@@ -127,10 +125,13 @@ def is_free(folder: Path) -> bool:
 
 
 def sync(path: Path) -> None:
-    """Makes the content of a file durable, or the names in a folder."""
+    """Makes the content of a file durable, or the names in a folder, where the file system can."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL or not path.is_dir():  # of network file systems that cannot sync a folder
+            raise
     finally:
         os.close(descriptor)
 
@@ -238,6 +239,19 @@ def remove_partials(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def remove_stale(path: Path) -> None:
+    """Removes what killed processes left of `path` (`atomic_write`): a task of a job array never has the folder to
+    itself. A task that Slurm believes dead may still write."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}"):
+        with suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime > _STALE:
+                left.unlink()
+
+
+_STALE = 3600
+"""Seconds without a write, after which a partial file belongs to a killed process."""
+
+
 def sha256_of(paths: list[Path] | tuple[Path, ...]) -> str:
     """The SHA-256 of the files' concatenated content, in hexadecimal."""
     digest = hashlib.sha256()
@@ -268,6 +282,24 @@ def write_checked(path: Path, content: Mapping[str, Any], indent: int = 1) -> No
     """Writes a JSON object with its checksum, atomically. An empty one has no checksum."""
     with atomic_write(path) as temporary:
         temporary.write_bytes(checked_bytes(content, indent))
+
+
+def write_once(path: Path, content: Mapping[str, Any]) -> bool:
+    """`write_checked`, unless `path` exists; whether it was written. Of processes that write at once, the first
+    succeeds, also where a network file system shows its file late; without hard links, the last."""
+    try:
+        with atomic_write(path) as temporary:
+            temporary.write_bytes(checked_bytes(content))
+            sync(temporary)
+            try:
+                os.link(temporary, path)
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
+                    raise
+    except FileExistsError:
+        return False
+    temporary.unlink(missing_ok=True)  # a rename between two names of one file keeps both
+    return True
 
 
 def checked_bytes(content: Mapping[str, Any], indent: int = 1) -> bytes:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vlm_agent.errors import DatasetError, UserError
-from vlm_agent.files import PARTIAL, UNLOCKED, file_lock, parsing, read_checked, remove_partials, write_checked
+from vlm_agent.files import PARTIAL, UNLOCKED, file_lock, parsing, read_checked, remove_partials, write_once
 from vlm_agent.files.console import Progress
 
 if TYPE_CHECKING:
@@ -113,8 +113,7 @@ class Job:
         the folder, this plan) returns lines.
         """
         self.check_folder()
-        if not self.plan_path.exists():
-            write_checked(self.plan_path, plan)
+        if not self.plan_path.exists() and write_once(self.plan_path, plan):
             return
         before = self.read_plan()
         if plan and before.keys().isdisjoint(plan):
@@ -240,13 +239,13 @@ class ShardJob(Job):
                 progress.advance(0, label, is_stage_end=True)
 
 
-def all_done(entries: Mapping[str, Entry | None], participle: str, items: str = "shards") -> dict[str, Entry]:
+def all_done(entries: Mapping[str, Entry | None], participle: str) -> dict[str, Entry]:
     """The entries, by name. Raises DatasetError that names the first ones that are None: not `participle` yet."""
     missing = [name for name, entry in entries.items() if entry is None]
     if missing:
         examples = ", ".join(missing[:_NAMED]) + (", …" if len(missing) > _NAMED else "")
         raise DatasetError(
-            f"{len(missing)} of {len(entries)} {items} are not {participle} yet ({examples}); run their part of the "
+            f"{len(missing)} of {len(entries)} shards are not {participle} yet ({examples}); run their part of the "
             "job array again, or the same command without --shard-index"
         )
     return {name: entry for name, entry in entries.items() if entry is not None}

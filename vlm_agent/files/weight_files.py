@@ -127,7 +127,13 @@ def _problem_of(path: Path, version: tuple[int, ...]) -> str | None:
         return f"is a web page, not a file of a checkpoint; {_AGAIN}"
     if path.suffix == ".safetensors":
         return _problem_of_safetensors(path, head, size)
-    return _problem_of_json(path) if path.suffix == ".json" else None
+    if path.suffix != ".json":
+        return None
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        return f"is damaged or cut: it is not JSON ({error}); {_AGAIN}"
+    return None if isinstance(content, dict) else f"is damaged: it is not a JSON object; {_AGAIN}"
 
 
 def _problem_of_safetensors(path: Path, head: bytes, size: int) -> str | None:
@@ -154,14 +160,6 @@ def _wanted(path: Path, length: int) -> int | None:
             return _NUMBER + length + max(ends, default=0)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError):
             return None
-
-
-def _problem_of_json(path: Path) -> str | None:
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        return f"is damaged or cut: it is not JSON ({error}); {_AGAIN}"
-    return None if isinstance(content, dict) else f"is damaged: it is not a JSON object; {_AGAIN}"
 
 
 def weight_map(index: Path) -> dict[str, str]:

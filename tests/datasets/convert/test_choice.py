@@ -6,6 +6,7 @@ import pytest
 from helpers.data.conversions import STEPS, converted, tree, write_files
 from helpers.data.made_episodes import ACTIONS, assert_same_episode, made_episode
 
+from vlm_agent.cli import main
 from vlm_agent.datasets.formats.tfrecord import write_records
 from vlm_agent.datasets.selection import in_mixture
 from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -90,6 +91,13 @@ def test_a_mixture_keeps_a_share_by_the_ids_alone_records_and_counts_it(source, 
     assert manifest["steps_left_out"] == left_out
     assert manifest["episodes_left_out"] == {"outside_mixture": left_out}
     assert f"{left_out} episode(s) excluded from train by the mixture" in printed
+
+
+def test_a_subset_that_is_twice_in_a_mixture_is_refused(source, tmp_path, capsys):
+    words = ["convert", "--input", str(source), "--output", str(tmp_path / "out"), "--mixture"]
+    with pytest.raises(SystemExit):
+        main([*words, "general=0.1", "single=0.5", "general=1"])
+    assert "--mixture names a subset twice: general single general" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("share", [0, 0.3])

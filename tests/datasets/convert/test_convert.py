@@ -4,6 +4,7 @@ import errno
 import gzip
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.formats.tfrecord import write_records
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.sources.aitw import encode_step
+from vlm_agent.datasets.sources.registry import SOURCES
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import DONE, Heading, TraceStep
 from vlm_agent.errors import DatasetError
@@ -58,8 +60,10 @@ def test_the_same_conversion_gives_the_same_bytes_with_any_number_of_workers(sou
 
 
 def test_a_folder_whose_name_arrow_cannot_open_is_named(source, tmp_path):
-    with pytest.raises(DatasetError, match=r"out\\xff.* is not valid UTF-8; rename it"):
-        converted(source, output=Path(os.fsdecode(os.fsencode(tmp_path) + b"/out\xff")))
+    output = Path(os.fsdecode(os.fsencode(tmp_path) + b"/out\xff"))
+    for workers in (1, 2):
+        with pytest.raises(DatasetError, match=r"out\\xff.* is not valid UTF-8; rename it"):
+            converted(source, output=output, workers=workers)
 
 
 def test_a_file_named_twice_is_read_once(source, tmp_path):
@@ -74,6 +78,12 @@ def test_folders_that_are_links_are_searched_and_a_link_to_themselves_is_not_fol
     (folder / "single").symlink_to(source / "single")
     (folder / "here").symlink_to(folder)
     summary, *_ = converted(folder, output=tmp_path / "out")
+    assert summary.total("episodes_written") == 4
+
+
+def test_what_a_killed_process_left_half_written_beside_the_data_is_not_converted(source, tmp_path):
+    write_files(source / ".data.partial", "x", "install")
+    summary, *_ = converted(source, output=tmp_path / "out")
     assert summary.total("episodes_written") == 4
 
 
@@ -189,6 +199,17 @@ def test_a_file_that_a_worker_cannot_read_stops_no_other(source, tmp_path):
     assert shards == {f"{name}.parquet" for name in (
         "general-00000-of-00001", "single-00000-of-00001", "install-00001-of-00002",
     )}  # fmt: skip
+
+
+def test_of_many_files_that_cannot_be_read_the_first_ten_are_named(tmp_path, monkeypatch):
+    write_files(tmp_path / "in", " ".join("abcdefghijkl"))
+
+    def unmounted(input_, files):
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected", str(input_.files[0]))
+
+    monkeypatch.setitem(SOURCES, "aitw", replace(SOURCES["aitw"], read=unmounted))
+    with pytest.raises(DatasetError, match=r"endpoint is not connected\n… and 2 more\n12 input\(s\) could not be"):
+        convert("aitw", [tmp_path / "in"], tmp_path / "out", workers=1)
 
 
 def test_more_bad_records_than_allowed_fail_the_run_and_a_larger_limit_resumes_it(source, tmp_path, capsys):

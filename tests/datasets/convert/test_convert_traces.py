@@ -3,6 +3,7 @@
 from io import StringIO
 
 import numpy as np
+import pytest
 from helpers.data.made_episodes import traced_episode
 from rich.console import Console
 
@@ -12,6 +13,7 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import DONE, IN_DOUBT, UNPARSED, WITHHELD, Heading, TraceStep, read_trace
 from vlm_agent.episodes import Action, UiElement
+from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
 from vlm_agent.simulator.demonstrations import simulated_tasks
 
@@ -51,6 +53,15 @@ def test_two_evaluations_that_play_the_same_tasks_are_all_kept(tmp_path):
     summary = run(tmp_path / "traces", tmp_path / "shards")
     assert summary.quarantined == 0
     assert len(set(ShardDataset(tmp_path / "shards").ids)) == 4
+
+
+def test_traces_that_need_one_more_part_are_refused_with_the_numbers_of_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr("vlm_agent.datasets.sources.EPISODES_PER_SHARD", 1)
+    played(tmp_path / "traces", 1)
+    run(tmp_path / "traces", tmp_path / "shards")
+    played(tmp_path / "traces/more", 1)
+    with pytest.raises(DatasetError, match=r"\n  inputs [a-z_/]+-\*: 1 parts before, 2 parts now$"):
+        run(tmp_path / "traces", tmp_path / "shards", update=True)
 
 
 def test_a_killed_trace_is_converted_as_far_as_it_goes(tmp_path):

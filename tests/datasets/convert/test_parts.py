@@ -6,9 +6,11 @@ import subprocess
 
 import pytest
 from helpers.data.conversions import CLI, command, converted, tree, write_files
+from helpers.data.made_episodes import made_episode
 
 from vlm_agent.cli import FAILED, OK, QUARANTINED, USAGE, main
 from vlm_agent.datasets.convert import convert, finish
+from vlm_agent.datasets.sources.aitw import write_episodes
 from vlm_agent.errors import DatasetError
 from vlm_agent.files.jobs import ArrayTask
 
@@ -80,9 +82,18 @@ def test_a_finish_before_all_parts_are_done_names_what_is_missing(inputs, tmp_pa
     assert summary.waiting == 2
     capsys.readouterr()
     assert main(["convert", "--finish", "--output", str(output)]) == FAILED
-    named = "2 of 5 inputs are not converted yet (general-00001-of-00005, general-00003-of-00005)"
+    names = "general/general-00001-of-00005.parquet, general/general-00003-of-00005.parquet"
+    named = f"2 of 5 shards are not converted yet ({names})"
     assert capsys.readouterr().err.startswith(f"vlm-agent convert: {named}")
     assert not (output / "manifest.json").exists()
+
+
+def test_a_finish_names_the_missing_one_of_two_files_with_the_same_name(tmp_path, capsys):
+    for subset in ("general", "single"):
+        write_episodes(tmp_path / "in" / subset / "part.tfrecord", [made_episode(subset, subset)])
+    convert("aitw", [tmp_path / "in"], tmp_path / "out", task=ArrayTask(1, 2), workers=1)
+    assert main(["convert", "--finish", "--output", str(tmp_path / "out")]) == FAILED
+    assert "1 of 2 shards are not converted yet (general/part.tfrecord.parquet)" in capsys.readouterr().err
 
 
 def test_finish_without_a_conversion_is_refused(tmp_path):

@@ -38,6 +38,17 @@ def test_the_same_command_again_does_nothing_new(tmp_path, files, status):
     assert _stamps(tmp_path / "out") == stamps
 
 
+def test_a_newer_version_that_finds_nothing_to_convert_keeps_the_digest_of_the_shards(source, tmp_path, monkeypatch):
+    converted(source, output=tmp_path / "out")
+    contents = tree(tmp_path / "out")
+    monkeypatch.setattr("vlm_agent.__version__", "99.0")
+    converted(source, output=tmp_path / "out")
+    assert tree(tmp_path / "out") == contents
+    write_files(source, "x", "install")
+    _, manifest, *_ = converted(source, output=tmp_path / "out", update=True)
+    assert manifest["vlm_agent_version"] == "99.0"
+
+
 def test_only_missing_output_is_written_again(source, tmp_path):
     converted(source, output=tmp_path / "out")
     contents, stamps = tree(tmp_path / "out"), _stamps(tmp_path / "out")
@@ -185,11 +196,26 @@ def test_a_file_system_without_locks_is_reported_and_converts(source, tmp_path, 
     assert "complete" in capsys.readouterr().out
 
 
-def test_files_of_a_file_system_of_whole_seconds_are_not_hashed_again(source, tmp_path, monkeypatch):
+def test_a_folder_whose_files_belong_to_another_user_is_filled_and_resumed(source, tmp_path, monkeypatch):
+    """A network mount may state one owner for all files. Who is not the owner may not set modes and times."""
+
+    def refuse(*_, **__):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    converted(source, output=tmp_path / "owned")
+    monkeypatch.setattr(os, "utime", refuse)
+    monkeypatch.setattr(os, "chmod", refuse)
+    for _ in range(2):
+        converted(source, output=tmp_path / "out")
+        assert tree(tmp_path / "out") == tree(tmp_path / "owned")
+
+
+@pytest.mark.parametrize("unit", [10**9, 100], ids=["whole seconds", "SMB"])
+def test_files_are_not_hashed_again_where_the_file_system_keeps_coarser_times(source, tmp_path, monkeypatch, unit):
     converted(source, output=tmp_path / "out")
     for entry in (tmp_path / "out/.conversion").rglob("*.json"):
-        seconds = entry.stat().st_mtime_ns // 10**9
-        os.utime(entry, ns=(seconds * 10**9, seconds * 10**9))
+        rounded = entry.stat().st_mtime_ns // unit * unit
+        os.utime(entry, ns=(rounded, rounded))
     monkeypatch.setattr("vlm_agent.datasets.convert.folder.sha256_of", lambda _: pytest.fail("a file is hashed"))
     converted(source, output=tmp_path / "out")
 

@@ -186,6 +186,9 @@ def test_files_that_a_numbered_set_lacks_are_counted():
     assert list(missing_files(names)) == [
         "3 of the 4 files install-*-of-00004 are not in the input, install-00000-of-00004 first"
     ]
+    assert list(missing_files(["general-1-of-2.gz"])) == [
+        "1 of the 2 files general-*-of-2.gz are not in the input, general-0-of-2.gz first"
+    ]
     assert list(missing_files([f"general-0000{number}-of-00002" for number in range(3)])) == []
     assert list(missing_files([f"general-0000{number}-of-00003" for number in range(1, 4)])) == [
         "1 of the 3 files general-*-of-00003 are not in the input, general-00000-of-00003 first"

@@ -1,5 +1,6 @@
 """A worker that dies at any moment is named, with the input that it converted."""
 
+import os
 import subprocess
 import sys
 from multiprocessing import Pipe
@@ -34,6 +35,14 @@ def test_a_worker_that_dies_before_or_after_it_read_its_job_is_named(dead, job_w
     there.close()
     with pytest.raises(DatasetError, match="the worker that converted first died"):
         worker.result(JOB)
+
+
+def test_a_worker_that_dies_while_it_sends_its_result_is_named(dead):
+    here, there = Pipe()
+    os.write(there.fileno(), (1000).to_bytes(4, "big") + b"half")
+    there.close()
+    with pytest.raises(DatasetError, match="the worker that converted first died"):
+        _Worker(dead, here).result(JOB)
 
 
 def test_a_worker_that_died_before_its_job_was_sent_is_named(dead):

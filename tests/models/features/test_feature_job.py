@@ -1,6 +1,8 @@
 """`vlm-agent features`: resumed after a kill, divided among tasks, refused where it cannot be completed."""
 
 import json
+import os
+import shutil
 import signal
 from collections import namedtuple
 from pathlib import Path
@@ -114,11 +116,36 @@ def test_the_tasks_of_an_array_share_the_shards_and_finish_completes_them(
     assert _tree(output) == uninterrupted
 
 
+def test_a_task_removes_what_a_killed_one_left_of_its_shards(words, tmp_path):
+    stale = tmp_path / "out/general/.general-00000-of-00001.npy.0123abcd.partial"
+    assert main(_output(words, tmp_path / "out", "--shard-index", 1, "--shard-count", 2)) == 0
+    stale.parent.mkdir()
+    stale.touch()
+    os.utime(stale, (0, 0))
+    assert main(_output(words, tmp_path / "out", "--shard-index", 0, "--shard-count", 2)) == 0
+    assert not stale.exists()
+
+
 def test_finish_before_all_tasks_names_the_missing_shards(words, tmp_path, capsys):
     assert main(_output(words, tmp_path / "out", "--shard-index", 0, "--shard-count", 2)) == 0
     assert main(["features", "--finish", "--output", str(tmp_path / "out")]) == FAILED
     complaint = capsys.readouterr().err
     assert "1 of 2 shards are not extracted yet (single/single-00000-of-00001.parquet)" in complaint
+
+
+def test_after_the_shards_moved_finish_names_the_command_that_completes_the_extraction(
+    words, shards, uninterrupted, tmp_path, capsys
+):
+    shutil.copytree(shards, tmp_path / "before")
+    words = ["features", str(tmp_path / "before"), *words[2:], "--output", str(tmp_path / "out")]
+    assert main([*words, "--shard-index", "0", "--shard-count", "1"]) == 0
+    (tmp_path / "before").rename(tmp_path / "after")
+    assert main(["features", "--finish", "--output", str(tmp_path / "out")]) == FAILED
+    complaint = f"{tmp_path / 'before'} is not there any more; run `vlm-agent features` without --finish, with the"
+    assert complaint in capsys.readouterr().err
+    words[1] = str(tmp_path / "after")
+    assert main(words) == 0
+    assert (tmp_path / "out/manifest.json").read_bytes() == uninterrupted["manifest.json"]
 
 
 def test_finish_in_a_folder_without_an_extraction_is_an_error(tmp_path, capsys):
@@ -156,6 +183,19 @@ def test_a_disk_without_room_is_refused_before_weights_are_read(words, tmp_path,
     assert f"{size:,} bytes" in printed.out
     assert f"needs {size:,} more bytes, and its disk has 100 free" in printed.err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_disk_that_fills_up_later_is_an_error_because_the_files_grow_by_writing(words, tmp_path, monkeypatch):
+    """Pages of a mapped file get their blocks when they are written: without any left, the kernel sends SIGBUS."""
+    sizes, features = [], job.ShardExtraction._features
+
+    def watched(extraction, batch):
+        sizes.append(sum(path.stat().st_size for path in tmp_path.rglob("*.partial")))
+        return features(extraction, batch)
+
+    monkeypatch.setattr(job.ShardExtraction, "_features", watched)
+    assert main(_output(words, tmp_path / "out")) == 0
+    assert max(sizes) < job._bytes(10, (1, 32))
 
 
 def test_features_that_are_not_finite_are_an_error_that_names_the_step(words, shards, tmp_path, capsys):

@@ -9,6 +9,7 @@ assign it to two splits, or if it is a training episode outside the mixture.
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -32,7 +33,9 @@ from vlm_agent.datasets.convert.one_input import Conversion
 from vlm_agent.datasets.convert.summary import COUNTS, QUARANTINE, ConversionSummary, Entry
 from vlm_agent.datasets.convert.workers import Job, Watch, check_fraction, convert_jobs
 from vlm_agent.datasets.selection import check_subsets, read_splits
+from vlm_agent.datasets.shards.dataset import read_manifest
 from vlm_agent.datasets.shards.images import ScreenFormat
+from vlm_agent.datasets.shards.schema import VERSION
 from vlm_agent.datasets.shards.writer import write_manifest
 from vlm_agent.datasets.sources import Input
 from vlm_agent.datasets.sources.registry import find_inputs, find_source
@@ -84,7 +87,11 @@ def convert(
     job(output).check_folder()
     with job(output).locked(shared=task is not None):
         write_or_verify_plan(output, plan, update)
-        _write_groups(output, groups)
+        if groups is not None:  # written before the manifest, which means complete
+            path, content = output / GROUPS, {name: list(ids) for name, ids in groups.items()}
+            if path.exists() and read_checked(path, f"remove {path}") != content:
+                raise DatasetError(f"{path} holds other groups; move it away to replace them")
+            write_checked(path, content)
         if update:
             forget_duplicates(output)
         if task is not None:
@@ -141,17 +148,6 @@ def finish(
         ) from None
     summary.print(console)
     return summary
-
-
-def _write_groups(output: Path, groups: Mapping[str, Collection[str]] | None) -> None:
-    """Before the manifest, which means complete. Raises DatasetError where the folder has others."""
-    path = output / GROUPS
-    if groups is None:
-        return
-    content = {name: list(ids) for name, ids in groups.items()}
-    if path.exists() and read_checked(path, f"remove {path}") != content:
-        raise DatasetError(f"{path} holds other groups; move it away to replace them")
-    write_checked(path, content)
 
 
 class _Run:
@@ -225,13 +221,8 @@ def write_results(plan: Plan, output: Path, entries: dict[str, Entry], console: 
         for entry in ordered:
             file.writelines(json.dumps(vars(line), ensure_ascii=False) + "\n" for line in entry.quarantine)
     summary = ConversionSummary.of(output, ordered)
-    write_manifest(output, _manifest(plan, summary), console)
-    return summary
-
-
-def _manifest(plan: Plan, summary: ConversionSummary) -> dict:
     identity = plan.identity()
-    return {
+    manifest = {
         "vlm_agent_version": vlm_agent.__version__,
         "source": identity["source"],
         "options": identity["options"],
@@ -243,3 +234,12 @@ def _manifest(plan: Plan, summary: ConversionSummary) -> dict:
         "files_cut_short": summary.cut_short,
         "files": [vars(file) | {"steps_read": file.steps_read} for file in summary.files],
     }
+    with suppress(DatasetError):  # none yet, or a damaged one
+        # Features, runs and evaluations refer to the digest of a manifest: it stays if another version of this program
+        # finds nothing to convert.
+        before = read_manifest(output)
+        version = {"vlm_agent_version": before.get("vlm_agent_version")}
+        if before == {"schema_version": VERSION} | manifest | version:
+            manifest |= version
+    write_manifest(output, manifest, console)
+    return summary

@@ -9,6 +9,7 @@ progress, and no file is hashed twice.
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -17,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.filesize import decimal
 
-from vlm_agent.datasets.convert.summary import ConversionSummary, Entry, FileSummary, QuarantinedRecord
+from vlm_agent.datasets.convert.summary import NUMBERED, ConversionSummary, Entry, FileSummary, QuarantinedRecord
 from vlm_agent.datasets.selection import MIXED_SPLIT, check_mixture
 from vlm_agent.datasets.shards.dataset import MANIFEST, WORK_FOLDERS
 from vlm_agent.datasets.shards.images import ScreenFormat
@@ -126,16 +127,30 @@ def _differences(before: dict, now: dict, update: bool = False) -> list[str]:
         if old_value != value:
             before_now = (json.dumps(one, ensure_ascii=False) for one in (old_value, value))
             lines.append("option {}: {} before, {} now".format(key, *before_now))
-    missing = [
-        f"input {about['name']} is missing" for shard, about in before["inputs"].items() if shard not in now["inputs"]
-    ]
+    missing = _missing(before["inputs"], now["inputs"])
     if update:
-        return [*lines, *_shown(missing)]
+        return [*lines, *first_lines(missing)]
     updates = _updates(before["inputs"], now["inputs"])
     if not missing and not updates and list(before["inputs"]) != list(now["inputs"]):
         return [*lines, "the inputs are in a different order"]
     remedy = ["add --update to convert new and changed inputs"] if updates and not lines and not missing else []
-    return [*lines, *_shown([*missing, *updates]), *remedy]
+    return [*lines, *first_lines([*missing, *updates]), *remedy]
+
+
+def _missing(before: dict, now: dict) -> list[str]:
+    """Inputs of `EPISODES_PER_SHARD` episodes have their number in their names: all of them are missing where more
+    episodes need one more."""
+    numbered = {shard: NUMBERED.fullmatch(shard.removesuffix(".parquet")) for shard in (*before, *now)}
+    counts = {match[1]: match[3] for shard in now if (match := numbered[shard])}
+    lines = []
+    for shard, about in before.items():
+        if shard in now:
+            continue
+        if (match := numbered[shard]) and (count := counts.get(match[1], match[3])) != match[3]:
+            lines.append(f"inputs {match[1]}-*: {int(match[3])} parts before, {int(count)} parts now")
+        else:
+            lines.append(f"input {about['name']} is missing")
+    return list(dict.fromkeys(lines))
 
 
 def _updates(before: dict, now: dict) -> list[str]:
@@ -150,7 +165,7 @@ def _updates(before: dict, now: dict) -> list[str]:
 _SHOWN = 10
 
 
-def _shown(lines: list[str]) -> list[str]:
+def first_lines(lines: list[str]) -> list[str]:
     return lines[:_SHOWN] + ([f"… and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else [])
 
 
@@ -160,8 +175,10 @@ def last_change_ns(input_: Input) -> int:
 
 
 def stamp(entry: Path, changed_ns: int) -> None:
-    """Notes when the inputs of an entry changed last, as its time: its bytes do not depend on the machine."""
-    os.utime(entry, ns=(changed_ns, changed_ns))
+    """Notes when the inputs of an entry changed last, as its time: its bytes do not depend on the machine. Only the
+    owner of a file may set its time; inputs of entries without it are hashed at every start."""
+    with suppress(PermissionError):
+        os.utime(entry, ns=(changed_ns, changed_ns))
 
 
 def read_entry(output: Path, input_: Input, duplicate_ids: frozenset[str]) -> Entry | None:
@@ -172,16 +189,9 @@ def read_entry(output: Path, input_: Input, duplicate_ids: frozenset[str]) -> En
     content = read_checked(path, _REMEDY_OF_ENTRY, Entry)
     quarantine = [QuarantinedRecord(**line) for line in content["quarantine"]]
     entry = Entry(FileSummary(**content["summary"]), content["duplicate_ids"], quarantine)
-    if entry.duplicate_ids != sorted(duplicate_ids) or not _shard_is_there(output, entry.summary):
-        return None
-    return entry
-
-
-def _shard_is_there(output: Path, summary: FileSummary) -> bool:
-    if summary.shard is None:
-        return True
-    shard = output / summary.shard
-    return shard.is_file() and shard.stat().st_size == summary.shard_size
+    shard = None if entry.summary.shard is None else output / entry.summary.shard
+    is_there = shard is None or (shard.is_file() and shard.stat().st_size == entry.summary.shard_size)
+    return entry if is_there and entry.duplicate_ids == sorted(duplicate_ids) else None
 
 
 def entries_of(plan: Plan, output: Path) -> dict[str, Entry | None]:
@@ -221,15 +231,14 @@ def without_changed(
 
 
 def _is_touched(input_: Input, output: Path) -> bool:
-    changed = last_change_ns(input_)  # some file systems keep whole seconds
-    return job(output).entry_path(input_.shard).stat().st_mtime_ns not in (changed, changed - changed % 10**9)
+    changed, stamped = last_change_ns(input_), job(output).entry_path(input_.shard).stat().st_mtime_ns
+    # The file system of the output may keep whole seconds, or a tenth of a microsecond, as SMB does.
+    return all(stamped != changed - changed % 10**digits for digits in range(10))
 
 
 def complete_entries(plan: Plan, output: Path, console: Console) -> dict[str, Entry]:
     """The entry of each input, by shard. Raises DatasetError if inputs are not converted yet, or changed since."""
-    entries = without_changed(entries_of(plan, output), plan.inputs, output, console)
-    all_done({input_.name: entries[input_.shard] for input_ in plan.inputs}, "converted", "inputs")
-    return {shard: entry for shard, entry in entries.items() if entry is not None}
+    return all_done(without_changed(entries_of(plan, output), plan.inputs, output, console), "converted")
 
 
 def forget_duplicates(output: Path) -> None:

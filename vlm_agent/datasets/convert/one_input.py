@@ -4,11 +4,8 @@ A screen is encoded as soon as its record is read, so only a few raw screens are
 entry is written after the shard; its existence means that the input is converted.
 """
 
-import glob
 import sys
-import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +19,7 @@ from vlm_agent.datasets.shards.schema import decode_screen, episode_row, step_st
 from vlm_agent.datasets.shards.writer import ShardWriter
 from vlm_agent.datasets.sources import SPLITS, BadRecord, EpisodeStep, Exclusion, Input, Source
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import PARTIAL, write_checked
+from vlm_agent.files import remove_stale, write_checked
 from vlm_agent.files.hashing import HashedFiles
 
 Report = Callable[[int, int, int], None]
@@ -45,12 +42,7 @@ class Conversion:
         """
         one = _OneInput(self.options, self.splits, input_, duplicate_ids)
         shard = self.output / input_.shard
-        for left in shard.parent.glob(f".{glob.escape(shard.name)}.*{PARTIAL}"):
-            # Of a killed attempt, which a job array never has the folder to itself to clean up. A task that Slurm
-            # believes dead may still write.
-            with suppress(FileNotFoundError):
-                if time.time() - left.stat().st_mtime > _STALE:
-                    left.unlink()
+        remove_stale(shard)
         files, changed_ns = HashedFiles(), last_change_ns(input_)
         with ShardWriter(shard) as writer:
             position = 0
@@ -70,10 +62,6 @@ class Conversion:
         write_checked(path, asdict(entry))
         stamp(path, changed_ns)
         return entry
-
-
-_STALE = 3600
-"""Seconds without a write, after which a partial shard belongs to a killed attempt."""
 
 
 class _Stored(NamedTuple):

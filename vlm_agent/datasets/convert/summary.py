@@ -179,20 +179,20 @@ class ConversionSummary:
                 yield f"{count:,} episode(s) {words.get(name, f'excluded: {name}')}"
 
 
-_NUMBERED = re.compile(r"(.+)-(\d+)-of-(\d+)")
+NUMBERED = re.compile(r"(.+)-(\d+)-of-(\d+)(\.gz)?")
 
 
 def missing_files(names: Iterable[str]) -> Iterator[str]:
     """A line for each set of files NAME-00003-of-00064 that is not complete: a download may have stopped."""
-    found: dict[tuple[str, str], set[int]] = {}
+    found: dict[tuple[str, str, str], set[int]] = {}
     for name in names:
-        if match := _NUMBERED.fullmatch(name):
-            prefix, number, count = match.groups()
-            found.setdefault((prefix, count), set()).add(int(number))
-    for (prefix, count), numbers in sorted(found.items()):
+        if match := NUMBERED.fullmatch(name):
+            prefix, number, count, ending = match.groups("")
+            found.setdefault((prefix, count, ending), set()).add(int(number))
+    for (prefix, count, ending), numbers in sorted(found.items()):
         total = int(count)
         # A number at or above the total is of a file that was named by hand, and is no other file.
         if missing := total - sum(number < total for number in numbers):
             first = next(number for number in range(total) if number not in numbers)
-            example = f"{prefix}-{first:0{len(count)}}-of-{count}"
-            yield f"{missing:,} of the {total:,} files {prefix}-*-of-{count} are not in the input, {example} first"
+            example, all_of_them = (f"{prefix}-{one}-of-{count}{ending}" for one in (f"{first:0{len(count)}}", "*"))
+            yield f"{missing:,} of the {total:,} files {all_of_them} are not in the input, {example} first"

@@ -17,12 +17,12 @@ from collections.abc import Iterator, MutableSequence, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
-from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
 
 from rich.console import Console
 from rich.filesize import decimal
 
+from vlm_agent.datasets.convert.folder import first_lines
 from vlm_agent.datasets.convert.one_input import Conversion, Report
 from vlm_agent.datasets.convert.summary import Entry
 from vlm_agent.datasets.sources import Input
@@ -126,26 +126,23 @@ def convert_jobs(conversion: Conversion, jobs: Sequence[Job], workers: int, watc
     for result in run(conversion, jobs, workers, watch):
         if isinstance(result, Entry):
             watch.file_done()
-        elif result.number in NO_ROOM:
+        elif result.number is not None and result.number in NO_ROOM:
             raise OSError(result.number, os.strerror(result.number))
         else:
-            failures.append(result)
+            failures.append(result.reason)
     if failures:
         raise DatasetError(
-            "\n".join(map(str, failures)) + f"\n{len(failures)} input(s) could not be converted; the others are. "
+            "\n".join(first_lines(failures)) + f"\n{len(failures)} input(s) could not be converted; the others are. "
             "Run the same command again to retry"
         )
 
 
 @dataclass(frozen=True)
 class _Failure:
-    """An OSError while an input was converted: the file, and the errno."""
+    """Why an input could not be converted, and the errno of an OSError."""
 
-    where: str
-    number: int
-
-    def __str__(self) -> str:
-        return f"{self.where}: {os.strerror(self.number)}"
+    reason: str
+    number: int | None = None
 
 
 def _attempt(conversion: Conversion, job: Job, report: Report) -> Entry | _Failure:
@@ -154,7 +151,10 @@ def _attempt(conversion: Conversion, job: Job, report: Report) -> Entry | _Failu
     except OSError as error:
         if error.errno is None:
             raise
-        return _Failure(str(job.input_.files[0] if error.filename is None else error.filename), error.errno)
+        where = job.input_.files[0] if error.filename is None else error.filename
+        return _Failure(f"{where}: {os.strerror(error.errno)}", error.errno)
+    except DatasetError as error:
+        return _Failure(str(error))
 
 
 def _in_this_process(
@@ -184,7 +184,7 @@ class _Worker:
     def _alive(self, job: Job) -> Iterator[None]:
         try:
             yield
-        except (EOFError, ConnectionError):  # reset, if the process died before it read the job
+        except (EOFError, OSError):  # a broken connection, or half of a result
             self.process.join()
             raise DatasetError(
                 f"the worker that converted {job.input_.name} died ({_cause_of(self.process.exitcode)}); run the same "
@@ -222,8 +222,14 @@ def _in_processes(
             worker.send(job)
             busy[worker.channel] = worker, job
 
-    pool = [_start(context, conversion, counters, 3 * index) for index in range(count)]
+    pool: list[_Worker] = []
     try:
+        for index in range(count):
+            here, there = context.Pipe()
+            process = context.Process(target=_work, args=(there, conversion, counters, 3 * index), daemon=True)
+            process.start()
+            there.close()
+            pool.append(_Worker(process, here))
         for worker in pool:
             send_next(worker)
         while busy:
@@ -241,14 +247,6 @@ def _in_processes(
             worker.process.terminate()
         for worker in pool:
             worker.process.join()
-
-
-def _start(context: SpawnContext, conversion: Conversion, counters: MutableSequence[int], first: int) -> _Worker:
-    here, there = context.Pipe()
-    process = context.Process(target=_work, args=(there, conversion, counters, first), daemon=True)
-    process.start()
-    there.close()
-    return _Worker(process, here)
 
 
 def _work(channel: connection.Connection, conversion: Conversion, counters: MutableSequence[int], first: int) -> None:

@@ -10,7 +10,7 @@ read are left out.) Nodes are read in the order in which they are stored, and li
 neither loops nor depth cost anything.
 """
 
-from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from vlm_agent.datasets.formats.tf_example import ExampleError, as_buffer, messages, wire_fields
@@ -54,15 +54,10 @@ def read_forest(data: bytes | memoryview) -> list[Node]:
                 _check_count(len(found) + len(trees))
         found.append(Node(_box(bounds), title, is_window=True))
         _check_count(len(found))
-        for node in _nodes(trees):
+        for node in chain.from_iterable(messages(tree, 1) for tree in trees):
             found.append(_node(node))
             _check_count(len(found))
     return found
-
-
-def _nodes(trees: list[memoryview]) -> Iterator[memoryview]:
-    for tree in trees:
-        yield from messages(tree, 1)
 
 
 def _check_count(count: int) -> None:

@@ -69,8 +69,10 @@ def encode_example(features: Mapping[str, Values]) -> bytes:
 
     Keys are written in sorted order, as protobuf's deterministic mode does.
     """
-    entries = (_delimited(1, _entry(key.encode(), features[key])) for key in sorted(features))
-    return b"".join(_delimited(1, [part for entry in entries for part in entry]))
+    parts: list[bytes | memoryview] = []
+    for key in sorted(features):
+        parts += _delimited(1, [*_delimited(1, [key.encode()]), *_delimited(2, _encode_feature(features[key]))])
+    return b"".join(_delimited(1, parts))
 
 
 def wire_fields(view: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
@@ -198,19 +200,11 @@ def _varints_of(view: memoryview) -> Iterator[int]:
             continue
         if isinstance(value, int):
             yield value
-        else:
-            yield from _packed_varints(as_buffer(value, wire_type))
-
-
-def _packed_varints(view: memoryview) -> Iterator[int]:
-    position = 0
-    while position < len(view):
-        value, position = _varint(view, position)
-        yield value
-
-
-def _entry(key: bytes, values: Values) -> list[bytes | memoryview]:
-    return [*_delimited(1, [key]), *_delimited(2, _encode_feature(values))]
+            continue
+        packed, position = as_buffer(value, wire_type), 0
+        while position < len(packed):
+            one, position = _varint(packed, position)
+            yield one
 
 
 def _encode_feature(values: Values) -> list[bytes | memoryview]:

@@ -72,7 +72,9 @@ def read_records(path: Path, file: BinaryIO | HashedFile | None = None) -> Itera
     if `path` is a folder or does not exist.
     """
     number, offset = 0, 0
-    with nullcontext(file) if file is not None else _open(path) as opened:
+    if file is None and not path.is_file():
+        raise DatasetError(f"{path} {'is a folder; expected a TFRecord file' if path.is_dir() else 'does not exist'}")
+    with nullcontext(file) if file is not None else path.open("rb") as opened:
         head = opened.read(_HEADER.size)
         opened.seek(0)
         stream: _Stream = GzipStream(opened) if _is_gzip(head) else opened
@@ -104,14 +106,6 @@ def write_records(path: Path, payloads: Iterable[bytes]) -> int:
             count += 1
         file.write(deflate.flush())
     return count
-
-
-def _open(path: Path) -> BinaryIO:
-    if path.is_dir():
-        raise DatasetError(f"{path} is a folder; expected a TFRecord file")
-    if not path.is_file():
-        raise DatasetError(f"{path} does not exist")
-    return path.open("rb")
 
 
 def _is_gzip(head: bytes) -> bool:

@@ -268,11 +268,11 @@ def read_manifest(directory: Path) -> dict:
 
 
 def _why_none(directory: Path) -> str:
-    for command in ("convert", "annotate"):
-        if (directory / WORK_FOLDERS[command]).is_dir():
+    for command, work in WORK_FOLDERS.items():
+        if (directory / work).is_dir():
             return (
-                f"it is incomplete; run the same `vlm-agent {command}` again to resume, or `vlm-agent "
-                f"{command} --finish` after a job array"
+                f"it is incomplete; run the same `vlm-agent {command}` again to resume, or `vlm-agent {command} "
+                "--finish` after a job array"
             )
     return "it is not a folder of shards; name the output of a finished `vlm-agent convert`"
 

@@ -68,7 +68,9 @@ class ScreenFormat:
         """Encodes uint8 (height, width, 3) RGB pixels; the result has the stored size."""
         check_pixels(screen)
         if self.max_pixels is not None:
-            screen = _resized(screen, fitted_size(screen.shape[:2], self.max_pixels, self.multiple))
+            height, width = fitted_size(screen.shape[:2], self.max_pixels, self.multiple)
+            if (height, width) != screen.shape[:2]:
+                screen = np.asarray(Image.fromarray(screen).resize((width, height), Image.Resampling.BICUBIC))
         data = encode_png(screen) if self.name == "png" else self._encode_by_pillow(screen)
         return EncodedScreen(data, *screen.shape[:2])
 
@@ -92,10 +94,3 @@ def fitted_size(size: tuple[int, int], max_pixels: int, multiple: int) -> tuple[
     if round(height / multiple) * round(width / multiple) * multiple**2 <= max_pixels:
         return size
     return smart_resize(size, multiple, 0, max_pixels)
-
-
-def _resized(screen: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    if screen.shape[:2] == size:
-        return screen
-    height, width = size
-    return np.asarray(Image.fromarray(screen).resize((width, height), Image.Resampling.BICUBIC))

@@ -66,23 +66,18 @@ def _hf_feature(type_: pa.DataType) -> dict:
     return {"dtype": dtype, "_type": "Value"}
 
 
-def _schema() -> pa.Schema:
-    columns = pa.schema(
-        [
-            ("episode_id", pa.string()),
-            ("subset", pa.string()),
-            ("split", pa.string()),
-            ("goal", pa.string()),
-            ("device_type", pa.string()),
-            ("android_api_level", pa.int32()),
-            ("steps", pa.list_(_STEP)),
-        ]
-    )
-    features = {field.name: _hf_feature(field.type) for field in columns}
-    return columns.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
-
-
-SCHEMA = _schema()
+_EPISODE = pa.struct(
+    [
+        ("episode_id", pa.string()),
+        ("subset", pa.string()),
+        ("split", pa.string()),
+        ("goal", pa.string()),
+        ("device_type", pa.string()),
+        ("android_api_level", pa.int32()),
+        ("steps", pa.list_(_STEP)),
+    ]
+)
+SCHEMA = pa.schema(list(_EPISODE), {"huggingface": json.dumps({"info": {"features": _hf_feature(_EPISODE)}})})
 
 
 def check_is_shard(path: Path, schema: pa.Schema, remedy: str) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from vlm_agent.datasets.formats.tf_example import ExampleError, encode_example, parse_example
 from vlm_agent.datasets.formats.tfrecord import Record, read_records, write_records
 from vlm_agent.datasets.sources import BadRecord, EpisodeStep, Input, Source, checks
-from vlm_agent.episodes import Action, Episode, Step, UiElement
+from vlm_agent.episodes import Episode, Step, UiElement
 from vlm_agent.errors import DatasetError
 from vlm_agent.files.hashing import HashedFile, HashedFiles
 
@@ -143,6 +143,9 @@ def parse_step(record: Record, file: Path, subset: str) -> EpisodeStep:
     episode_id = fields.string("episode_id")
     checks.check_position(episode_id, step_id, length)
     action, moved_points = checks.read_action(fields, _ACTION)
+    level = fields.integer("android_api_level")
+    if not -(1 << 31) <= level < 1 << 31:
+        raise DatasetError(f"android_api_level {level} does not fit into 32 bits")
     return EpisodeStep(
         file=file,
         record=record.number,
@@ -154,7 +157,7 @@ def parse_step(record: Record, file: Path, subset: str) -> EpisodeStep:
         episode_length=length,
         goal=fields.string("goal_info"),
         device_type=fields.string("device_type"),
-        android_api_level=_api_level(fields),
+        android_api_level=level,
         step=Step(_screen(fields), action, _elements(fields), fields.string("current_activity"), _notes(fields)),
         moved_points=moved_points,
     )
@@ -187,18 +190,14 @@ def encode_step(episode: Episode, number: int) -> bytes:
             "image/ui_annotations_text": [element.text.encode() for element in step.elements],
             "image/ui_annotations_ui_types": [element.type.encode() for element in step.elements],
             "image/width": [width],
-            **_results(step.action),
+            "results/action_type": [int(step.action.kind)],
+            "results/type_action": [step.action.text.encode()],
+            "results/yx_lift": np.asarray(step.action.lift_yx, np.float32),
+            "results/yx_touch": np.asarray(step.action.touch_yx, np.float32),
             "step_id": [number],
             **_note_features(step.notes),
         }
     )
-
-
-def _api_level(fields: checks.ExampleFields) -> int:
-    level = fields.integer("android_api_level")
-    if not -(1 << 31) <= level < 1 << 31:
-        raise DatasetError(f"android_api_level {level} does not fit into 32 bits")
-    return level
 
 
 def _screen(fields: checks.ExampleFields) -> np.ndarray:
@@ -233,15 +232,6 @@ def _notes(fields: checks.ExampleFields) -> dict[str, str]:
     if _PLAN in fields:
         notes["plan"] = "\n".join(fields.strings(_PLAN))
     return notes
-
-
-def _results(action: Action) -> dict[str, list | np.ndarray]:
-    return {
-        "results/action_type": [int(action.kind)],
-        "results/type_action": [action.text.encode()],
-        "results/yx_lift": np.asarray(action.lift_yx, np.float32),
-        "results/yx_touch": np.asarray(action.touch_yx, np.float32),
-    }
 
 
 def _note_features(notes: Mapping[str, str]) -> dict[str, list]:

@@ -114,7 +114,11 @@ def parse_episode(record: Record, path: Path) -> list[EpisodeStep]:
         instructions.append("")
     trees = _trees(fields, sizes)
     for number, (screen, size) in enumerate(zip(screens, sizes, strict=True)):
-        _check_size(checks.check_screen(screen, f"screenshots {number}"), size, number)
+        if (found := checks.check_screen(screen, f"screenshots {number}")) != size:
+            raise DatasetError(
+                f"screenshots {number} has {found[0]}×{found[1]} pixels, but screenshot_heights and screenshot_widths "
+                f"say {size[0]}×{size[1]}"
+            )
     episode_id, goal = str(fields.integer("episode_id")), fields.string("goal")
     return [
         EpisodeStep(
@@ -159,14 +163,6 @@ def _sizes(fields: checks.ExampleFields, actions: Sequence[str]) -> list[tuple[i
         if not checks.is_screen_size(height, width):
             raise DatasetError(f"screenshot_heights and screenshot_widths {number} are {height} and {width}, no screen")
     return sizes
-
-
-def _check_size(found: tuple[int, int], size: tuple[int, int], number: int) -> None:
-    if found != size:
-        raise DatasetError(
-            f"screenshots {number} has {found[0]}×{found[1]} pixels, but screenshot_heights and screenshot_widths say "
-            f"{size[0]}×{size[1]}"
-        )
 
 
 def _action(text: str, key: str, size: tuple[int, int]) -> tuple[Action, bool]:

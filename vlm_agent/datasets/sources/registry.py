@@ -80,7 +80,8 @@ def _files(source: Source, path: Path) -> list[Path]:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """All files below a folder. Unlike `rglob`, follows links to folders and raises OSError for unreadable folders."""
+    """All files below a folder but hidden ones: what a killed process left of an `atomic_folder` is hidden. Unlike
+    `rglob`, follows links to folders and raises OSError for unreadable folders."""
     visited = set()
     for parent, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
         real = os.path.realpath(parent)
@@ -88,6 +89,7 @@ def _walk(folder: Path) -> Iterator[Path]:
             folders.clear()
             continue
         visited.add(real)
+        folders[:] = (name for name in folders if not name.startswith("."))
         yield from (Path(parent, name) for name in names if not name.startswith("."))
 
 

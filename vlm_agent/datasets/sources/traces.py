@@ -199,7 +199,12 @@ def _inputs(paths: Sequence[Path]) -> list[Input]:
         groups.setdefault(_subset_of(path), []).append(path)
     inputs: list[Input] = []
     for subset, group in groups.items():
-        inputs += inputs_of_episodes(group, subset, subset, _files_beside)
+        inputs += inputs_of_episodes(
+            group,
+            subset,
+            subset,
+            lambda path: sorted(file for file in path.parent.iterdir() if file.name == STEPS or file.suffix == ".png"),
+        )
     return inputs
 
 
@@ -209,10 +214,6 @@ def _subset_of(path: Path) -> str:
         return _read_heading(path.parent).subset
     except DatasetError:
         return DEFAULT_SUBSET
-
-
-def _files_beside(path: Path) -> list[Path]:
-    return sorted(file for file in path.parent.iterdir() if file.name == STEPS or file.suffix == ".png")
 
 
 def _read(input_: Input, files: HashedFiles) -> Iterator[EpisodeStep | BadRecord | Exclusion]:
@@ -316,7 +317,7 @@ def _is_interrupted(data: bytes) -> bool:
 def _read_lines(folder: Path) -> tuple[list[_Line], dict | None]:
     """The lines with a step, its outcome added, and the unreadable ones; and the line of the end, None without one."""
     found: list[_Line] = []
-    outcomes: dict[int, tuple[str, str]] = {}
+    outcomes: dict[int, tuple[str, str]] = {}  # of a step, and why it failed
     end = None
     # Every line must have a checksum where the heading has one.
     is_checked = f'"{CHECKSUM}"'.encode() in (folder / HEADING).read_bytes()[:64]
@@ -330,8 +331,10 @@ def _read_lines(folder: Path) -> tuple[list[_Line], dict | None]:
             elif "device" in content:
                 _action_of(content["device"])
             elif "of" in content:
-                outcome = _outcome_of(content)
-                outcomes[_step_number(content, "of")] = outcome
+                outcome, why = content["outcome"], checks.text_of(content.get("message", ""), "message")
+                if outcome not in OUTCOMES:
+                    raise DatasetError(f"outcome is {outcome!r}; expected one of {', '.join(OUTCOMES)}")
+                outcomes[_step_number(content, "of")] = outcome, why
             else:
                 found.append(replace(line, step=_step_of(content)))
         except DatasetError as error:
@@ -351,13 +354,6 @@ def _complete_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
             if data.endswith(b"\n") or not _is_interrupted(data):
                 yield number, offset, data
             offset += len(data)
-
-
-def _outcome_of(content: dict) -> tuple[str, str]:
-    """The outcome of a step, and why it failed."""
-    if content["outcome"] not in OUTCOMES:
-        raise DatasetError(f"outcome is {content['outcome']!r}; expected one of {', '.join(OUTCOMES)}")
-    return content["outcome"], checks.text_of(content.get("message", ""), "message")
 
 
 def _ended(step: TraceStep, outcomes: Mapping[int, tuple[str, str]]) -> TraceStep:

@@ -174,11 +174,10 @@ def shades(counts: np.ndarray) -> list[tuple[float, str]]:
     if not counts.any():
         return []
     levels = np.ceil(np.sqrt(counts / counts.max()) * _SHADES).astype(int)
-    return [(round(level / _SHADES, 2), _cells(levels == level)) for level in range(1, _SHADES + 1)]
-
-
-def _cells(chosen: np.ndarray) -> str:
-    return "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(chosen).tolist())
+    return [
+        (round(level / _SHADES, 2), "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(levels == level).tolist()))
+        for level in range(1, _SHADES + 1)
+    ]
 
 
 def _round_up(value: float) -> int:

@@ -209,6 +209,7 @@ def by_subset(columns: Columns, values: np.ndarray) -> dict[str, np.ndarray]:
 
 def summarise(columns: Columns) -> Statistics:
     keys = sorted(set(zip(columns.subset.tolist(), columns.split.tolist(), strict=True)))
+    characters, types = pc.utf8_length(columns.text).to_numpy(), columns.steps_that("type")
     return Statistics(
         lengths={
             (subset, split): columns.lengths[(columns.subset == subset) & (columns.split == split)]
@@ -217,7 +218,7 @@ def summarise(columns: Columns) -> Statistics:
         actions={subset: _actions(columns.action[columns.steps_of(subset)]) for subset in columns.subsets},
         screen_sizes=_screen_sizes(columns),
         gestures=count_gestures(columns),
-        typed=_typed(columns),
+        typed={subset: characters[types & columns.steps_of(subset)] for subset in columns.subsets},
         leaks=find_leaks(columns.goal, columns.split),
     )
 
@@ -233,9 +234,3 @@ def _screen_sizes(columns: Columns) -> Counter[tuple[int, int]]:
     return Counter(
         {(size >> 32, size & 0xFFFFFFFF): count for size, count in zip(sizes.tolist(), counts.tolist(), strict=True)}
     )
-
-
-def _typed(columns: Columns) -> dict[str, np.ndarray]:
-    characters = pc.utf8_length(columns.text).to_numpy()
-    typed = columns.steps_that("type")
-    return {subset: characters[typed & columns.steps_of(subset)] for subset in columns.subsets}

@@ -119,8 +119,11 @@ class LoopbackHandler(BaseHTTPRequestHandler):
             raise Refusal(HTTPStatus.FORBIDDEN, "This request comes from another site.")
 
     def _get(self, path: str, query: dict[str, list[str]]) -> None:
-        if path == "/" and query.get("token", [""])[0]:
-            self._open(query["token"][0])
+        if path == "/" and (token := query.get("token", [""])[0]):
+            self._check_token(token)
+            # Stored as a cookie, so that it is not in the address of any page.
+            cookie = f"{self.server.cookie}={token}; HttpOnly; SameSite=Strict; Path=/"
+            self.send(HTTPStatus.SEE_OTHER, "text/plain", b"", {"Set-Cookie": cookie, "Location": "/"})
             return
         self._check_token(self._cookie())
         self.read(path, query)
@@ -128,12 +131,6 @@ class LoopbackHandler(BaseHTTPRequestHandler):
     def _post(self, path: str, query: dict[str, list[str]]) -> None:
         self._check_token(self.headers.get(TOKEN_HEADER, ""))
         self.write(path, query)
-
-    def _open(self, token: str) -> None:
-        """Stores the token as a cookie, so that it is not in the address of any page."""
-        self._check_token(token)
-        cookie = f"{self.server.cookie}={token}; HttpOnly; SameSite=Strict; Path=/"
-        self.send(HTTPStatus.SEE_OTHER, "text/plain", b"", {"Set-Cookie": cookie, "Location": "/"})
 
     def _cookie(self) -> str:
         try:

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.lib.format import open_memmap
+from numpy.lib.format import dtype_to_descr, write_array_header_1_0
 from rich.console import Console
 
 import vlm_agent
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset, manifest_digest
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import atomic_write, kind_problem, read_checked, sha256_of, write_checked
+from vlm_agent.files import atomic_write, kind_problem, read_checked, remove_stale, sha256_of, write_checked
 from vlm_agent.files.jobs import ArrayTask, ShardJob, all_done
 from vlm_agent.files.threads import ahead
 from vlm_agent.models.features import Extractor, NonFiniteFeaturesError, Preprocess, feature_shape, load_extractor
@@ -98,30 +98,36 @@ class ShardExtraction:
             SUMS: ("uint32", (steps,)),
         }
         paths = {ending: self._output / name_of(shard, ending) for ending in columns}
+        remove_stale(paths[FEATURES])  # the two small ones are flushed too rarely for their age to count
         with ExitStack() as stack:
-            files = {ending: stack.enter_context(atomic_write(path)) for ending, path in paths.items()}
-            arrays = {ending: open_memmap(files[ending], "w+", *columns[ending]) for ending in columns}
+            parts = {ending: stack.enter_context(atomic_write(path)) for ending, path in paths.items()}
+            # Written and not mapped: a full disk, or a quota, is an error of a write, and kills a process that writes
+            # to a mapping.
+            files = {ending: stack.enter_context(part.open("wb")) for ending, part in parts.items()}
+            for ending, (dtype, shape) in columns.items():
+                about = {"descr": dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+                write_array_header_1_0(files[ending], about)
             done = 0
             for batch in self._batches(episodes):
-                begin, done = done, done + len(batch)
+                done += len(batch)
                 if done > steps:
                     break
                 rows = self._features(batch)
-                arrays[FEATURES][begin:done] = rows
-                arrays[PIXELS][begin:done] = [[*step.digest] for step in batch]
-                arrays[SUMS][begin:done] = [row_sum(row) for row in rows]
+                files[FEATURES].write(rows.reshape(len(batch), *self._extractor.shape).tobytes())
+                files[PIXELS].write(b"".join(step.digest for step in batch))
+                files[SUMS].write(np.array([row_sum(row) for row in rows], np.uint32).tobytes())
                 report(len(batch))
             if done != steps:
                 raise DatasetError(
                     f"{self._dataset.directory / shard} has {done} steps, and its index has {steps}; run the same "
                     "`vlm-agent convert` again to restore it"
                 )
-            for array in arrays.values():
-                array.flush()
-            file = FeatureFile(shard, steps, *(sha256_of([files[ending]]) for ending in columns))
+            for file in files.values():
+                file.flush()
+            result = FeatureFile(shard, steps, *(sha256_of([parts[ending]]) for ending in columns))
         sizes = {path.relative_to(self._output).as_posix(): path.stat().st_size for path in paths.values()}
-        write_checked(entry, {"file": file.content(), "sizes": sizes})
-        return file
+        write_checked(entry, {"file": result.content(), "sizes": sizes})
+        return result
 
     def _batches(self, episodes: Sequence[int]) -> Iterator[list[LoadedStep]]:
         """Consecutive steps of the shard, `batch_size` at a time."""
@@ -174,12 +180,21 @@ def extract_features(
     job_of(output).check_folder()
     shape = feature_shape(settings)
     sizes = {shard: _bytes(steps, shape) for shard, steps in dataset.steps_by_shard.items()}
-    _announce(console, dataset, shape, output, sum(sizes.values()))
+    total, steps = sum(sizes.values()), sum(dataset.steps_by_shard.values())
+    console.print(
+        f"{output}: {total:,} bytes ({total / 1e9:.2f} GB) for {steps:,} screens of {len(sizes):,} shards, "
+        f"{shape[0]} x {shape[1]} {DTYPE} numbers each",
+        highlight=False,
+        soft_wrap=True,
+    )
     _check_room(output, sum(sizes[shard] for shard in _missing(output, dataset)))
     extractor = load_extractor(settings, device, precision)
     _warn_of_crop(console, dataset, extractor)
     plan, job = _plan(dataset, extractor, batch_size, precision), job_of(output)
-    one, episodes = ShardExtraction(dataset, extractor, output, batch_size, workers), _episodes(dataset)
+    one = ShardExtraction(dataset, extractor, output, batch_size, workers)
+    episodes: dict[str, list[int]] = {}
+    for index in range(len(dataset)):
+        episodes.setdefault(dataset.place(index)[0], []).append(index)
 
     def work(shard: str, report: Callable[[int], None]) -> None:
         one.extract(shard, episodes[shard], job.entry_path(shard), report)
@@ -197,6 +212,11 @@ def extract_features(
 def finish(output: Path, console: Console) -> None:
     """Writes the manifest after all tasks of a job array. Raises DatasetError if shards are missing or have changed."""
     plan = read_plan(output)
+    if not Path(plan["where"]).exists():
+        raise DatasetError(
+            f"{plan['where']} is not there any more; run `vlm-agent features` without --finish, with the folder where "
+            "the shards are now"
+        )
     dataset = ShardDataset(Path(plan["where"]))
     if manifest_digest(dataset.directory) != plan["described"]["shards"]["manifest_sha256"]:
         raise DatasetError(
@@ -259,26 +279,9 @@ def _entries(output: Path, dataset: ShardDataset) -> dict[str, FeatureFile | Non
     return {shard: read_entry(job_of(output).entry_path(shard), output) for shard in dataset.steps_by_shard}
 
 
-def _episodes(dataset: ShardDataset) -> dict[str, list[int]]:
-    result: dict[str, list[int]] = {}
-    for index in range(len(dataset)):
-        result.setdefault(dataset.place(index)[0], []).append(index)
-    return result
-
-
 def _bytes(steps: int, shape: tuple[int, int]) -> int:
     """The size of the files of a shard."""
     return steps * (shape[0] * shape[1] * 2 + DIGEST_SIZE + SUM_SIZE) + 3 * _HEADER
-
-
-def _announce(console: Console, dataset: ShardDataset, shape: tuple[int, int], output: Path, total: int) -> None:
-    steps = sum(dataset.steps_by_shard.values())
-    console.print(
-        f"{output}: {total:,} bytes ({total / 1e9:.2f} GB) for {steps:,} screens of {len(dataset.steps_by_shard):,} "
-        f"shards, {shape[0]} x {shape[1]} {DTYPE} numbers each",
-        highlight=False,
-        soft_wrap=True,
-    )
 
 
 def _warn_of_crop(console: Console, dataset: ShardDataset, extractor: Extractor) -> None:

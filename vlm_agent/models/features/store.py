@@ -273,17 +273,14 @@ class FeatureStore:
                 f"model.features.checkpoint, {settings.checkpoint or 'default'}, cannot be compared: {error}"
             ) from None
 
-    def _remedy(self, shards: Path) -> str:
-        return extraction_remedy(self.settings, shards, self.precision)
-
     def _check_file(self, shard: str, steps: int, shards: Path) -> None:
         path, file = self.folder / name_of(shard, FEATURES), self._files.get(shard)
+        remedy = extraction_remedy(self.settings, shards, self.precision)
         if file is None:
-            raise DatasetError(f"{self.folder / MANIFEST} lacks {path.name}; {self._remedy(shards)}")
+            raise DatasetError(f"{self.folder / MANIFEST} lacks {path.name}; {remedy}")
         if file.steps != steps:
             raise DatasetError(
-                f"{path} has the features of {file.steps} steps, and {shards / shard} has {steps}; "
-                f"{self._remedy(shards)}"
+                f"{path} has the features of {file.steps} steps, and {shards / shard} has {steps}; {remedy}"
             )
         self._features(shard)
         self._pixels(shard)

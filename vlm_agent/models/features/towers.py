@@ -169,9 +169,8 @@ class Tower:
         """The preprocessing of the published processors, at the size that the tower was trained with."""
         if not self.crops:
             return Preprocessing((image_size, image_size), None, self.resample, self.mean, self.std)
-        if self.resize is None:
-            return Preprocessing(image_size, (image_size, image_size), self.resample, self.mean, self.std)
-        return Preprocessing(self.resize, (_CROP, _CROP), self.resample, self.mean, self.std)
+        edge, crop = (image_size, image_size) if self.resize is None else (self.resize, _CROP)
+        return Preprocessing(edge, (crop, crop), self.resample, self.mean, self.std)
 
     def _shape(self, settings: FeatureSettings, config: Any, preprocessing: Preprocessing) -> tuple[int, int]:
         height, width = preprocessing.output
