@@ -87,7 +87,7 @@ class DrawnDataModule(DataModule):
         return RowStream(order, -(-validation.episodes // order.count), writer, self.processor.collate)
 
     def _order(self, seed: int | str) -> EndlessOrder:
-        return EndlessOrder(self.sentences_per_row, seed)
+        return EndlessOrder(self.recipe.training.batch_size or 1, seed)
 
     def record(self, run: Path) -> None:
         with atomic_write(run / LESSONS) as temporary:

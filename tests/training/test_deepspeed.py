@@ -158,3 +158,28 @@ def test_zero3_saves_a_complete_llama_vit_with_its_frozen_weights(folder):
     one, other = (load_file(folder / name / "model" / "model.safetensors") for name in ("plain", "cut"))
     assert furthest(one, other) < TOLERANCE
     assert int(cut.with_suffix(".gathered").read_text()) <= max(weight.numel() for weight in other.values())
+
+
+_INFINITE = """
+import sys
+import torch
+from vlm_agent.cli import main
+from vlm_agent.training.zero import ZeroEngine
+
+class Infinite(torch.autograd.Function):
+    forward = staticmethod(lambda context, loss: loss.clone())
+    backward = staticmethod(lambda context, gradient: gradient * float("inf"))
+
+backward = ZeroEngine.backward
+ZeroEngine.backward = lambda self, loss: backward(self, Infinite.apply(loss))
+sys.exit(main(["train", "--config", sys.argv[1]]))
+"""
+
+
+def test_an_infinite_gradient_stops_a_zero_run_that_would_leave_the_update_out(folder):
+    recipe = written(folder, "infinite", deepspeed=str(ROOT / "deepspeed_configs" / "cpu_zero2.json"))
+    script = recipe.with_suffix(".py")
+    script.write_text(_INFINITE)
+    statuses, printed = forked_ranks.launch(1, script, recipe)
+    assert statuses == [1], printed
+    assert "the gradients are not finite after 0 steps, though the loss is one; the step read " in printed

@@ -213,13 +213,18 @@ def test_dropout_masks_differ_between_ranks(shards, tmp_path, monkeypatch):
         (None, {}, "cannot be read: No such file"),
         ("{", {}, "is not a DeepSpeed configuration"),
         ('{"zero_optimization": {"stage": 2}}', {}, "needs a launcher"),
+        ('{"zero_optimization": {"stage": 2}, "optimizer": {}}', {}, "a section optimizer; remove it"),
+        ('{"zero_optimization": {"stage": 2}, "scheduler": {}}', {}, "a section scheduler; .* training.schedule"),
+        ('{"zero_optimization": {"stage": 2}, "fp16": {"enabled": true}}', {}, "enables fp16"),
+        ('{"zero_optimization": {"stage": 2, "reduce_bucket_size": "5e8"}}', {}, "bucket_size must be a number"),
+        ('{"zero_optimization": {"stage": 3, "offload_param": "cpu"}}', {}, "offload_param must be an object"),
         (
             '{"zero_optimization": {"stage": 3}}',
             {"model.train": "{}", "model.quantisation": "nf4"},
             "would partition quantised weights",
         ),
     ],
-    ids=["missing", "no json", "not launched", "quantised"],
+    ids=[*("missing", "no json", "not launched", "optimizer", "scheduler", "fp16", "bucket", "offload", "quantised")],
 )
 def test_an_impossible_deepspeed_run_is_refused_before_any_weight_is_read(shards, tmp_path, config, options, message):
     path = tmp_path / "cut.json"

@@ -12,7 +12,7 @@ from helpers.tiny import write_shards
 
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.errors import TrainingError
-from vlm_agent.training.run_folder.layout import explained_full_disk
+from vlm_agent.training.run_folder.layout import explained
 
 KINDS = {"weights": "model.safetensors", "optimizer": "optimizer.pt"}
 
@@ -58,6 +58,6 @@ def test_a_disk_that_is_full_while_a_run_saves_is_one_line_and_the_run_resumes(c
 
 def test_other_errors_keep_their_traceback(tmp_path):
     for error in (RuntimeError("unexpected pos 4 vs 3"), RuntimeError("a bug"), FileNotFoundError(2, "no", "x")):
-        with pytest.raises(type(error)) as raised, explained_full_disk(tmp_path):
+        with pytest.raises(type(error)) as raised, explained(tmp_path):
             raise error
         assert not isinstance(raised.value, TrainingError)

@@ -5,7 +5,9 @@ The loop (`train.run_steps`) reads the same for all of them: gradients are avera
 the weights.
 """
 
+import atexit
 import os
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -25,7 +27,7 @@ from transformers import PreTrainedModel
 from transformers.integrations.deepspeed import HfDeepSpeedConfig
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from vlm_agent.errors import RecipeError, TrainingError
+from vlm_agent.errors import RecipeError, TrainingError, UserError
 from vlm_agent.models.build import build
 from vlm_agent.models.cost import UnknownCostError
 from vlm_agent.models.family import family_of, saved_family
@@ -65,7 +67,10 @@ def take_place(recipe: Recipe) -> Place:
     """
     from vlm_agent.training import zero  # it builds on this module
 
-    training, device = recipe.training, own_device()
+    training, device = recipe.training, model_device()
+    if device.type == "cuda":  # without a launcher, the first GPU
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
     bf16 = has_bf16() if training.bf16 == "auto" else training.bf16
     if training.deepspeed_file is None:
         ranks.join(device)
@@ -73,15 +78,6 @@ def take_place(recipe: Recipe) -> Place:
         zero.start(recipe)
     refuse_unlike_precisions(bf16)
     return Place(device, bf16, None if training.deepspeed_file is None else zero.configuration(recipe, bf16))
-
-
-def own_device() -> torch.device:
-    """This rank's GPU, which becomes the current one, else the CPU. Without a launcher, the first GPU."""
-    device = model_device()
-    if device.type == "cuda":
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-        torch.cuda.set_device(device)
-    return device
 
 
 def refuse_unlike_precisions(bf16: bool) -> None:
@@ -129,6 +125,10 @@ class Engine:
 
     def backward(self, loss: torch.Tensor) -> None:
         loss.backward()
+
+    def has_stepped(self) -> bool:
+        """Whether the last `step` updated the weights: DeepSpeed leaves out one whose gradients are not finite."""
+        return True
 
     def clip(self, greatest: float) -> torch.Tensor | None:
         """Scales the gradients to a norm of at most `greatest`. Returns their norm before; None where only the step
@@ -288,24 +288,48 @@ class Rows(Protocol):
 def load(rows: Rows, numbers: Sequence[int], workers: int, device: torch.device) -> Iterator[dict]:
     """The batches of these numbers, in their order, on the device. The call itself draws from PyTorch's generator,
     which seeds the workers."""
-    on_gpu = device.type == "cuda"
     loader = DataLoader(
-        cast("Dataset", rows),
+        cast("Dataset", numbers),
         batch_size=None,
-        sampler=numbers,
-        collate_fn=_unchanged,
+        collate_fn=partial(_row, rows),
         num_workers=workers,
         worker_init_fn=leave_stopping_to_parent,
-        pin_memory=on_gpu,
+        pin_memory=device.type == "cuda",
     )
-    return map(partial(on_device, device=device), iter(loader))
+    batches = iter(loader)
+    if workers:
+        _OPEN.add(batches)
+    return _received(batches, device)
+
+
+def _row(rows: Rows, number: int) -> dict | Exception:
+    """A batch, or the error in its place: to the message of one that is raised in a worker, a DataLoader adds the
+    worker's traceback. As a `collate_fn`, this also leaves NumPy arrays on the host (`models.family.Processor`)."""
+    try:
+        return rows[number]
+    except (UserError, OSError) as error:
+        return error
+
+
+def _received(batches: Iterator[dict | Exception], device: torch.device) -> Iterator[dict]:
+    for batch in batches:
+        if isinstance(batch, Exception):
+            raise batch
+        yield on_device(batch, device)
+
+
+_OPEN: "weakref.WeakSet[Any]" = weakref.WeakSet()
+"""The iterators of DataLoaders with workers."""
+
+
+@atexit.register
+def _end_workers() -> None:
+    """Ends the workers of a process that an error ends. Python itself would send them SIGTERM, which they ignore, and
+    wait for them: a rank that failed would never exit."""
+    for batches in _OPEN:
+        batches._shutdown_workers()
 
 
 def on_device(batch: dict, device: torch.device) -> dict:
     """The batch with its tensors on the device; a copy to a GPU is asynchronous from pinned memory."""
     return send_to_device(batch, device=device, non_blocking=device.type == "cuda")
-
-
-def _unchanged(batch: Any) -> Any:
-    """Without it, a DataLoader makes tensors of NumPy arrays, which stay on the host (`models.family.Processor`)."""
-    return batch

@@ -130,11 +130,6 @@ class Journal:
 # RUN/progress.jsonl.
 
 
-def is_progress(logs: Mapping[str, Any]) -> bool:
-    """Whether a line is of a log step or a validation, not of times alone."""
-    return not {"loss", "eval_loss"}.isdisjoint(logs)
-
-
 def append_progress(path: Path, line: dict[str, Any]) -> None:
     """Appends one line by a single write, so that a reader sees at most the last line incomplete."""
     with path.open("ab", buffering=0) as file:
@@ -164,7 +159,8 @@ def total_seconds(path: Path) -> float:
 def keep_steps(path: Path, last: int) -> None:
     """Removes the lines after step `last`, those of times alone, and what a killed process left incomplete."""
     if path.exists():
-        kept = [_encoded(line) for line in read_progress(path) if line["step"] <= last and is_progress(line)]
+        lines = [line for line in read_progress(path) if line["step"] <= last]
+        kept = [_encoded(line) for line in lines if "loss" in line or "eval_loss" in line]
         with atomic_write(path) as temporary:
             temporary.write_bytes(b"".join(kept))
 

@@ -1,9 +1,10 @@
 """A training run, from a recipe to a run folder (`run_folder/layout.py` lists its files): `_train` prepares it, and
 `run_steps` is the loop."""
 
+import math
 import os
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from transformers import PreTrainedModel, set_seed
 
 from vlm_agent.errors import Stopped
 from vlm_agent.models.build import record_features, save
-from vlm_agent.models.cost import TrainingFlops, UnknownCostError
+from vlm_agent.models.cost import UnknownCostError
 from vlm_agent.models.family import family_of
 from vlm_agent.models.loss import NOT_FOR_MODELS, Targets
 from vlm_agent.models.run_layout import CHECKPOINTS, TOKENIZER_FOLDER
@@ -46,7 +47,7 @@ from vlm_agent.training.loop.validation import Validation
 from vlm_agent.training.run_folder.checkpoints import Checkpoints, identity_of, resume_point, step_of
 from vlm_agent.training.run_folder.layout import (
     claim,
-    explained_full_disk,
+    explained,
     is_finished,
     mark_finished,
     refuse_other_runs,
@@ -72,7 +73,7 @@ def train(recipe: Recipe, console: Console, data_of: Callable[[Recipe], DataModu
             console.print(f"{run} is finished; nothing to do", highlight=False, markup=False, soft_wrap=True)
         return run
     lock = run_lock(run) if is_first_rank() else nullcontext()
-    with Preemption() as preemption, lock, explained_full_disk(run):
+    with Preemption() as preemption, lock, explained(run):
         _train(recipe, data_of, run, console, preemption)
         stopped = None if preemption.stopped_after is None else Stopped(preemption.report(run))
         ranks.leave()  # here, where nothing refers to the engine any more
@@ -120,7 +121,10 @@ def _train(
     rows = rows_of(stream, first, data.steps, recipe, engine)  # draws a number, so before the random state is restored
     if newest is not None:
         checkpoints.resume(newest, engine)
-    meter = Meter(place.device, known_flops(data, checkpointed), peak_flops(place.device, place.bf16))
+    flops = None
+    with suppress(UnknownCostError):  # the log lines of such a model have no FLOPs
+        flops = data.flops(checkpointed)
+    meter = Meter(place.device, flops, peak_flops(place.device, place.bf16))
     with trackers(recipe) as logs:
         journal = Journal(run, first, data.steps, console, logs)
         parts = Parts(engine, rows, meter, validation, checkpoints, journal, preemption, stream.figures)
@@ -167,6 +171,8 @@ def run_steps(parts: Parts, training: TrainingRecipe, first: int, steps: int) ->
         numbers = (parts.preemption.number, parts.checkpoints.is_old)
         signal, is_old = check_finite(losses, step - 1, engine.clip(training.max_grad_norm), numbers)  # ranks; waits
         engine.step()  # ranks, under DeepSpeed
+        if not engine.has_stepped():
+            check_finite(losses, step - 1, torch.tensor(math.inf))  # ranks; raises
         engine.model.zero_grad()
 
         stops = parts.preemption.stops(step, steps, signal)
@@ -204,14 +210,6 @@ def is_first_rank() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def known_flops(data: DataModule, checkpointed: int) -> TrainingFlops | None:
-    """None for a model whose cost is unknown: its log lines have no FLOPs."""
-    try:
-        return data.flops(checkpointed)
-    except UnknownCostError:
-        return None
-
-
 def prepare_run_folder(run: Path, recipe: Recipe, data: DataModule) -> None:
     """Writes what agents need beside the weights, so that checkpoints can be evaluated while the run continues."""
     record_sources(run, recipe.model)
@@ -238,6 +236,7 @@ def finish(
     if not is_first_rank():
         return
     seconds = journal.total_seconds()
+    last_line: dict = next((line for line in reversed(read_progress(run / PROGRESS)) if "loss" in line), {})
     save(model, data.tokenizer, run, state, recipe.model.published_base)
     figures: dict[str, Any] = {
         "parameters": parameters,
@@ -245,14 +244,8 @@ def finish(
         "hardware": hardware,
         "steps": data.steps,
         "seconds": seconds,
-        "last_losses": last_losses(run),
+        "last_losses": {name: value for name, value in last_line.items() if name.endswith("loss")},
     }
     figures |= {note.name: note.figures for note in data.notes}
     mark_finished(run, recipe, data.manifest, figures)
     console.print(f"{run}: {data.steps} steps, {seconds:,.0f} s of training over all starts")
-
-
-def last_losses(run: Path) -> dict[str, float]:
-    """The losses of the last log step, by name."""
-    last: dict = next((line for line in reversed(read_progress(run / PROGRESS)) if "loss" in line), {})
-    return {name: value for name, value in last.items() if name.endswith("loss")}

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, cast
@@ -43,6 +43,9 @@ class ZeroEngine(Engine):
     def backward(self, loss: torch.Tensor) -> None:
         self._engine.backward(loss, scale_wrt_gas=False)
 
+    def has_stepped(self) -> bool:
+        return bool(self._engine.was_step_applied())
+
     def clip(self, greatest: float) -> torch.Tensor | None:
         return None
 
@@ -63,19 +66,15 @@ class ZeroEngine(Engine):
 
 # The file of `training.deepspeed`, and the start of DeepSpeed.
 
+_OFFLOADED = ("offload_param", "offload_optimizer")
+_NUMBERS = ("reduce_bucket_size", "stage3_max_live_parameters")
+
 
 def read_deepspeed(path: Path, recipe: Recipe) -> dict[str, Any]:
     """Raises RecipeError for a file that is no configuration, or one that does not fit the recipe."""
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-        zero = config["zero_optimization"]
-        if not isinstance(zero, dict) or not isinstance(config.get("bf16", {}), dict):
-            raise ValueError("zero_optimization and bf16 are objects")
-        if zero["stage"] not in (1, 2, 3):
-            raise ValueError("zero_optimization.stage is 1, 2 or 3; to divide nothing, remove training.deepspeed")
-        for key, value in zero.items():
-            if value == "auto" and key not in _SIZES:
-                raise ValueError(f"zero_optimization.{key} cannot be auto")
+        _check_sections(config, config["zero_optimization"])
     except OSError as error:
         raise RecipeError(f"training.deepspeed: {path} cannot be read: {error.strerror}") from None
     except KeyError as error:
@@ -88,12 +87,28 @@ def read_deepspeed(path: Path, recipe: Recipe) -> dict[str, Any]:
         "gradient_clipping": recipe.training.max_grad_norm,
     }
     _refuse_others(path, config, known)
-    if zero["stage"] == 3 and recipe.model.quantisation is not None:
+    _refuse_sections(path, config)
+    if config["zero_optimization"]["stage"] == 3 and recipe.model.quantisation is not None:
         raise RecipeError(
             f"training.deepspeed: ZeRO-3, which {path} asks for, would partition quantised weights; use zero2, which "
             "keeps them whole on every GPU"
         )
     return config | known
+
+
+def _check_sections(config: dict[str, Any], zero: dict[str, Any]) -> None:
+    """Raises ValueError for a section with other values than this module and DeepSpeed can read."""
+    sections = {"zero_optimization": zero} | {name: config.get(name, {}) for name in ("bf16", "fp16")}
+    sections |= {part: zero.get(part) or {} for part in _OFFLOADED if isinstance(zero, dict)}
+    if unlike := [name for name, section in sections.items() if not isinstance(section, dict)]:
+        raise ValueError(f"{unlike[0]} must be an object")
+    if zero["stage"] not in (1, 2, 3):
+        raise ValueError("zero_optimization.stage is 1, 2 or 3; to divide nothing, remove training.deepspeed")
+    for key, value in zero.items():
+        if value == "auto" and key not in _SIZES:
+            raise ValueError(f"zero_optimization.{key} cannot be auto")
+        if key in _NUMBERS and value != "auto" and not isinstance(value, int | float):
+            raise ValueError(f"zero_optimization.{key} must be a number")
 
 
 def _refuse_others(path: Path, config: dict[str, Any], known: dict[str, Any]) -> None:
@@ -103,6 +118,16 @@ def _refuse_others(path: Path, config: dict[str, Any], known: dict[str, Any]) ->
             raise RecipeError(
                 f'training.deepspeed: {path} sets {key} to {config[key]}, unlike the recipe; write "auto"'
             )
+
+
+def _refuse_sections(path: Path, config: dict[str, Any]) -> None:
+    """Raises RecipeError for sections that are common in files for other programs: DeepSpeed would ignore or misread
+    them here."""
+    for section, keys in {"optimizer": "training.optimizer", "scheduler": "training.schedule and warmup_steps"}.items():
+        if section in config:
+            raise RecipeError(f"training.deepspeed: {path} has a section {section}; remove it, and set {keys}")
+    if config.get("fp16", {}).get("enabled") is True:
+        raise RecipeError(f"training.deepspeed: {path} enables fp16, which loses small gradients; use training.bf16")
 
 
 def sharding_of(recipe: Recipe) -> Sharding:
@@ -116,15 +141,11 @@ def sharding_of(recipe: Recipe) -> Sharding:
     return Sharding(
         path.stem,
         stage,
-        offload=all(is_offloaded(zero, part) for part in ("offload_param", "offload_optimizer")),
+        # DeepSpeed's default device is none.
+        offload=all(((zero.get(part) or {}).get("device") or "none") != "none" for part in _OFFLOADED),
         bucket=None if bucket == "auto" else int(bucket),
         live=int(zero.get("stage3_max_live_parameters", 10**9)) if stage == 3 else 0,
     )
-
-
-def is_offloaded(zero: Mapping[str, Any], part: str) -> bool:
-    """Whether `zero_optimization` keeps a part in CPU memory or on disk. DeepSpeed's default device is none."""
-    return ((zero.get(part) or {}).get("device") or "none") != "none"
 
 
 def start(recipe: Recipe) -> None:

@@ -22,7 +22,7 @@ from vlm_agent.sentences.elements import ElementSentences
 from vlm_agent.sentences.windows import Window, windows
 from vlm_agent.training.data.sentence_kinds.elements import Elements
 from vlm_agent.training.data.sentence_kinds.trajectory import Trajectories
-from vlm_agent.training.data.stream import Item, RowOrder, RowSize, RowStream, chosen_episodes
+from vlm_agent.training.data.stream import Item, RowOrder, RowSize, RowStream, Windows, chosen_episodes
 
 WORDS = tiny.tokenizer()
 SENTENCES = tiny.sentences(WORDS)
@@ -105,6 +105,11 @@ def test_a_pass_over_rows_of_a_number_of_sentences_has_every_sentence_once(size)
     assert [order.rows_in(1), order.rows_in(3), order.rows_in(0.5)] == [rows, 3 * rows, -(-rows // 2)]
 
 
+def test_a_fraction_of_a_pass_has_no_further_row_where_floats_are_inexact():
+    order = RowOrder(whole_episodes(10), RowSize(sentences=1), 0)
+    assert [order.rows_in(passes) for passes in (0.1, 1.1, 2.3)] == [1, 11, 23]
+
+
 def test_more_sentences_than_are_packed_together_are_packed_too():
     order = RowOrder(of_lengths([10 + number % 7 for number in range(1300)]), RowSize(tokens=64), 0)
     rows = order.rows_in(1)
@@ -155,6 +160,18 @@ def test_sentence_numbers_of_the_stream_are_unique():
     order = RowOrder(of_lengths([5, 9, 3, 8, 2, 7]), RowSize(tokens=16), 1)
     numbers = [place for row in range(order.rows_in(3)) for _, place in order.row(row)]
     assert numbers == list(range(18))
+
+
+def test_windows_are_arrays_that_make_an_item_on_access_in_the_order_of_the_episodes():
+    columns = [np.array(column) for column in ([2, 2, 7, 9], [0, 3, 0, 0], [0, 4, 0, 0], [4, 6, 1, 1], [30, 20, 9, 8])]
+    found = Windows.of(columns, [9, 2, 7])
+    assert (found.rows.shape, found.rows.dtype) == ((4, 5), np.int64)
+    assert list(found) == [
+        Item(9, Window(0, 0, 1, 8)),
+        Item(2, Window(0, 0, 4, 30)),
+        Item(2, Window(3, 4, 6, 20)),
+        Item(7, Window(0, 0, 1, 9)),
+    ]
 
 
 def test_rows_of_a_budget_need_lengths():

@@ -80,6 +80,21 @@ def test_progress_is_further_than_the_newest_checkpoint(folder):
     assert status.last_write >= BEGIN + timedelta(minutes=12)
 
 
+def test_a_checkpoint_that_is_removed_while_it_is_listed_is_no_error(folder, monkeypatch):
+    folder.checkpoint(10, 20)
+    folder.checkpoint(20, 40)
+    old, scandir = folder.path / "checkpoints" / "checkpoint-20", os.scandir
+
+    def listed(path="."):
+        if path == old or path == str(old):
+            old.rename(folder.path / "removed")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", listed)
+    assert read_status(folder.path).checkpoint.step == 40
+    assert not old.exists()
+
+
 def test_no_figure_comes_from_a_log(folder):
     folder.checkpoint(10, 20)
     folder.log(11, "rank-0.log", "=== 12:00  start 1 on node1\nstep 22/100  loss 0.25  7 tokens/s\n")

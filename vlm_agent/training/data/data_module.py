@@ -129,11 +129,6 @@ class DataModule(ABC):
         return sentences
 
     @property
-    def sentences_per_row(self) -> int:
-        """For rows that are not packed to a number of tokens."""
-        return self.recipe.training.batch_size or 1
-
-    @property
     def rows_per_step(self) -> int:
         return self.recipe.training.accumulation * int(os.environ.get("WORLD_SIZE", "1"))
 

@@ -117,12 +117,6 @@ def _table(rows: list[Row], names: tuple[str, ...]) -> np.ndarray:
     return np.array(rows, np.dtype([(name, np.int64) for name in names]))
 
 
-def _checked(rows: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-    if rows.dtype.names != names:
-        raise ValueError(f"it has the columns {rows.dtype.names}")
-    return rows
-
-
 def _key(shards: ShardDataset, episodes: Sequence[int], counter: Counter) -> str:
     decisive = [_VERSION, counter.identity, counter.items, counter.steps, [*map(int, episodes)]]
     decisive.append([shards.ids[number] for number in episodes])
@@ -135,7 +129,10 @@ def _read(path: Path, shards: ShardDataset, episodes: Sequence[int], counter: Co
     """None without a file, or with a message if it is damaged or outdated."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            found = Counts(*(_checked(file[name], names) for name, names in counter.columns))
+            found = Counts(*(file[name] for name, _ in counter.columns))
+        for rows, (_, names) in zip((found.items, found.steps), counter.columns, strict=True):
+            if rows.dtype.names != names:
+                raise ValueError(f"it has the columns {rows.dtype.names}")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:

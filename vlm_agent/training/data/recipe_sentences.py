@@ -1,8 +1,7 @@
 """The sentences of a recipe: the words and the references of its episodes, and lengths."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 from transformers import PretrainedConfig
@@ -11,7 +10,7 @@ from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents.examples.nearest import Reference
 from vlm_agent.agents.examples.of_run import RunReferences, first_of_goals
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.episodes import Action, Episode, Screen
+from vlm_agent.episodes import Episode
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary
 from vlm_agent.models.family import context_of
@@ -72,26 +71,18 @@ def vocabulary_of(recipe: Recipe, shards: ShardDataset, indices: list[int]) -> V
     names = [name for name, form in FORMS.items() if name in notes or form.role in roles]
     # Actions are words of earlier steps, unless these are notes or no step is in words.
     has_actions = past_of(recipe.data) is not None and IN_WORDS not in notes
-    in_words = partial(_own_words, language) if has_actions else None
-    texts = (text for one in episodes for text in _texts(one, names, as_html, in_words))
+    texts = (text for one in episodes for text in _texts(one, names, as_html, language if has_actions else None))
     return Vocabulary(vocabulary, texts)
 
 
-def _own_words(language: ActionLanguage, action: Action, screen: Screen) -> str | None:
-    """The words of an action, where the language has others than the action's text."""
-    words = language.in_words(action, screen)
-    return None if words == language.encode(action, screen) else words
-
-
-def _texts(
-    episode: Episode, names: Sequence[str], as_html: bool, in_words: Callable[[Action, Screen], str | None] | None
-) -> Iterator[str]:
-    """`names`: of notes. `in_words`: of earlier steps, in a language whose actions have other texts than the screen."""
+def _texts(episode: Episode, names: Sequence[str], as_html: bool, language: ActionLanguage | None) -> Iterator[str]:
+    """`names`: of notes. `language`: where earlier steps are in its words, if these are not the action's text."""
     yield episode.goal
     for step in episode.steps:
-        words = None if in_words is None else in_words(step.action, step.screen)
-        if words is not None:
-            yield words
+        if language is not None:
+            words = language.in_words(step.action, step.screen)
+            if words != language.encode(step.action, step.screen):
+                yield words
         yield step.action.text
         if as_html:
             yield screen_html(step.screen)

@@ -94,7 +94,7 @@ class ShardDataModule(DataModule):
         training = self.recipe.training
         if training.batch_tokens is not None:
             return RowSize(tokens=training.batch_tokens)
-        sentences = self.kind.sentences_per_row(self.sentences_per_row)
+        sentences = self.kind.sentences_per_row(training.batch_size or 1)
         return RowSize(sentences, by_length=self.recipe.data.group_by_length)
 
     @cached_property

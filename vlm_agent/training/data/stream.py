@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 from torch.utils.data import Dataset
 
 from vlm_agent.datasets.selection import check_subsets, in_mixture
@@ -53,6 +54,30 @@ class Item:
     window: Window | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Windows(Sequence[Item]):
+    """Items with windows, built on access: millions of objects would take gigabytes in every process.
+
+    `rows`: int64 (N, 5), the episode of each and the fields of its `Window`.
+    """
+
+    rows: np.ndarray
+
+    @classmethod
+    def of(cls, columns: Sequence[np.ndarray], episodes: Sequence[int]) -> "Windows":
+        """`columns`: those of `rows`, int64 (N,) each, sorted by `episodes`; items of an episode keep their order."""
+        places = {episode: place for place, episode in enumerate(episodes)}
+        order = np.argsort([places[episode] for episode in columns[0].tolist()], kind="stable")
+        return cls(np.stack(columns, axis=1)[order])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, number: int) -> Item:  # type: ignore[override]  # no slices
+        episode, *bounds = self.rows[number].tolist()
+        return Item(episode, Window(*bounds))
+
+
 @dataclass(frozen=True)
 class RowSize:
     """The size of a row: `sentences` per row, or as many sentences as fit into `tokens`.
@@ -86,9 +111,8 @@ class RowOrder:
     """
 
     def __init__(self, items: Sequence[Item], size: RowSize, seed: int) -> None:
-        if size.tokens is not None or size.by_length:
-            for item in items:
-                _tokens(item)
+        if len(items) and (size.tokens is not None or size.by_length):
+            _tokens(items[0])
         self.items, self.size, self.seed = items, size, seed
         self._first_rows = [0]
         self.__setstate__({})
@@ -112,7 +136,7 @@ class RowOrder:
         """The number of rows of `passes` passes over the items."""
         whole = int(passes)
         rows = sum(len(self._rows_of(turn)) for turn in range(whole))
-        return rows + (math.ceil((passes - whole) * len(self._rows_of(whole))) if passes > whole else 0)
+        return rows + (math.ceil(round((passes - whole) * len(self._rows_of(whole)), 6)) if passes > whole else 0)
 
     def _turn_of(self, number: int) -> int:
         while self._first_rows[-1] <= number:

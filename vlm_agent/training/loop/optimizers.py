@@ -53,15 +53,13 @@ def _adamw(parameters: list[nn.Parameter], recipe: OptimizerRecipe) -> torch.opt
 
 def _muon(model: nn.Module, recipe: OptimizerRecipe, dtype: torch.dtype) -> torch.optim.Optimizer:
     """Muon for 2-D weights; embeddings, the head, positions, convolutions and vectors go to AdamW."""
-    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
-    matrices = [
-        parameter
-        for name, parameter in named
-        if parameter.dim() == 2 and id(parameter) not in tables and not _is_table(name)
-    ]
-    chosen = {id(parameter) for parameter in matrices}
-    others = [parameter for _, parameter in named if id(parameter) not in chosen]
+    matrices: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            is_matrix = parameter.dim() == 2 and id(parameter) not in tables and not _is_table(name)
+            (matrices if is_matrix else others).append(parameter)
     parts: list[torch.optim.Optimizer] = []  # an optimiser refuses an empty list of parameters
     if matrices:
         parts.append(Muon(matrices, recipe.muon_learning_rate, recipe.weight_decay, dtype))

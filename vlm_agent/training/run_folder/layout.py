@@ -187,20 +187,31 @@ def run_lock(run: Path) -> AbstractContextManager[object]:
 
 
 @contextmanager
-def explained_full_disk(run: Path) -> Iterator[None]:
-    """Raises TrainingError, which names the run folder and its disk, in place of an error in the block that comes from
-    a disk that is full or may not be written to."""
+def explained(run: Path) -> Iterator[None]:
+    """Raises TrainingError in place of an error in the block that comes from a disk that is full or may not be written
+    to, or from a killed process of a DataLoader, whose error may arise in any line."""
     try:
         yield
     except (OSError, SafetensorError, RuntimeError) as error:
-        number = next(filter(None, (_number(one, run) for one in _causes(error))), None)
-        if number is None:
+        if (explanation := _explanation(error, run)) is None:
             raise
-        raise TrainingError(
-            f"cannot write to {run}: {os.strerror(number)}; its disk, mounted at {_mount(run)}, has "
-            f"{decimal(shutil.disk_usage(run).free)} free. Make room, then run the same command again to resume from "
-            "the newest checkpoint"
-        ) from error
+        raise TrainingError(explanation) from error
+
+
+def _explanation(error: Exception, run: Path) -> str | None:
+    if str(error).startswith("DataLoader worker (pid"):
+        return (
+            "a process that prepares screens (data.workers) died, possibly out of memory; run the same command again "
+            "to resume, with fewer data.workers if needed"
+        )
+    number = next(filter(None, (_number(one, run) for one in _causes(error))), None)
+    if number is None:
+        return None
+    return (
+        f"cannot write to {run}: {os.strerror(number)}; its disk, mounted at {_mount(run)}, has "
+        f"{decimal(shutil.disk_usage(run).free)} free. Make room, then run the same command again to resume from "
+        "the newest checkpoint"
+    )
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

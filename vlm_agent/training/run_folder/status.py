@@ -13,6 +13,7 @@ message to quote, because a process that is killed from outside writes nothing e
 """
 
 import json
+import os
 import re
 import socket
 from contextlib import suppress
@@ -290,10 +291,12 @@ def _of_last_start(path: Path) -> str:
 
 def _last_written(run: Path) -> datetime | None:
     times = [_written(run / PROGRESS)] if (run / PROGRESS).exists() else []
-    for folder in (LOGS, CHECKPOINTS, TENSORBOARD):
-        for path in (run / folder).rglob("*"):
-            with suppress(FileNotFoundError):
-                times.append(_written(path))
+    for top in (LOGS, CHECKPOINTS, TENSORBOARD):
+        # A running training removes old checkpoints, also while one is listed: `rglob` would raise.
+        for folder, folders, files in os.walk(run / top):
+            for name in (*folders, *files):
+                with suppress(FileNotFoundError):
+                    times.append(_written(Path(folder, name)))
     return max(times, default=None)
 
 

@@ -1,7 +1,6 @@
 """The data module of a run on chats, which needs no shards."""
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -52,11 +51,8 @@ class ChatDataModule(ShardDataModule):
 
     def vocabulary(self) -> Vocabulary:
         language = self.recipe.action_language.build().vocabulary()
-        return Vocabulary(replace(language, phrases=(*language.phrases, *SCREEN_PHRASES, *MARKS)), self._texts())
-
-    def _texts(self) -> Iterator[str]:
-        for number in self.episodes:
-            yield from (message["content"] for message in self.shards[number].messages)
+        texts = (message["content"] for number in self.episodes for message in self.shards[number].messages)
+        return Vocabulary(replace(language, phrases=(*language.phrases, *SCREEN_PHRASES, *MARKS)), texts)
 
     def validation_rows(self, validation: ValidationRecipe) -> RowStream:
         raise RecipeError("chats have no splits to validate on; remove training.validation")

@@ -2,7 +2,7 @@
 
 import hashlib
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,6 @@ from vlm_agent.recipe.model import FeatureSettings
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.notes import HeadedNotes, training_notes
 from vlm_agent.sentences.steps import PHRASES, StepSentences, TooLongError
-from vlm_agent.sentences.windows import Window
 from vlm_agent.training.data.data_module import Note
 from vlm_agent.training.data.lengths import Counter, Counts, Row, counted, tokenizer_digest
 from vlm_agent.training.data.sentence_kinds.kind import (
@@ -35,7 +34,7 @@ from vlm_agent.training.data.sentence_kinds.kind import (
     missing_notes,
     unwritable,
 )
-from vlm_agent.training.data.stream import Item, RowSize
+from vlm_agent.training.data.stream import Item, RowSize, Windows
 
 _GREY_SCREEN = np.full((448, 224, 3), GREY, np.uint8)
 """Extractors resize a screen, so a grey one of any size has the same features."""
@@ -127,19 +126,14 @@ class ChainOfActionsKind(SentenceKind):
     @property
     def feature_settings(self) -> FeatureSettings:
         """The features that the model reads."""
-        return FeatureSettings.of_model(self._about_features)
-
-    @property
-    def _about_features(self) -> Mapping[str, Any]:
-        """With `digest` and `precision` if the model is already trained on features."""
-        return self.run.config.features
+        return FeatureSettings.of_model(self.run.config.features)
 
     @cached_property
     def features(self) -> FeatureStore:
         """The stored features. Raises RecipeError without `data.features`, DatasetError for features of other shards or
         of another extractor, and of another precision than a trained model's."""
-        folder, settings, about = self.run.recipe.data.features, self.feature_settings, self._about_features
-        precision = about.get("precision")
+        folder, settings, about = self.run.recipe.data.features, self.feature_settings, self.run.config.features
+        precision = about.get("precision")  # as `digest`: known if the model is already trained on features
         if folder is None:
             remedy = extraction_remedy(settings, self.shards.directory, precision)
             raise RecipeError(f"data.features is missing; {remedy}")
@@ -207,18 +201,17 @@ class ChainOfActionsKind(SentenceKind):
     def _hides_history(self) -> bool:
         return self.run.recipe.data.control == "no_history"
 
-    def items(self, shards: ShardDataset, episodes: Sequence[int]) -> "StepItems":
+    def items(self, shards: ShardDataset, episodes: Sequence[int]) -> Windows:
         steps = (self.counts if shards is self.shards else self._counted(shards, sorted(episodes))).steps
-        order = {episode: place for place, episode in enumerate(episodes)}
         learned = steps[steps["is_learned"] > 0]
         if not len(learned):
             raise RecipeError(
                 f"none of the actions in {shards.directory} can be learned: the tokenizer cannot write them, or they "
                 "exceed data.max_target_tokens; choose another tokenizer or action_language, or a higher limit"
             )
-        places = np.array([order[episode] for episode in learned["episode"].tolist()])
-        learned = learned[np.argsort(places, kind="stable")]
-        return StepItems(learned["episode"], learned["number"], learned["source"] + learned["target"])
+        number = learned["number"]
+        tokens = learned["source"] + learned["target"]
+        return Windows.of([learned["episode"], 0 * number, number, number + 1, tokens], episodes)
 
     def writer(self, shards: ShardDataset) -> "Steps":
         grey = self._grey if self.run.recipe.data.control == "grey_screens" else None
@@ -258,25 +251,6 @@ def step_at(episode: Episode, number: int, hides_history: bool) -> tuple[Episode
     return (replace(episode, steps=episode.steps[number:]), 0) if hides_history else (episode, number)
 
 
-@dataclass(frozen=True, eq=False)
-class StepItems(Sequence[Item]):
-    """An item for each learned step, built on access: millions of objects would take gigabytes.
-
-    `episodes`, `steps`: int64 (N,). `tokens`: int64 (N,), of source and target.
-    """
-
-    episodes: np.ndarray
-    steps: np.ndarray
-    tokens: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.episodes)
-
-    def __getitem__(self, number: int) -> Item:  # type: ignore[override]  # no slices
-        step = int(self.steps[number])
-        return Item(int(self.episodes[number]), Window(0, step, step + 1, int(self.tokens[number])))
-
-
 @dataclass(frozen=True)
 class Steps:
     """The sentence of one step. `grey`: float16 (T, D), the features of every screen of a control without vision.
@@ -291,7 +265,7 @@ class Steps:
     control: str | None = None
 
     def __call__(self, item: Item, rng: random.Random) -> Sentence:
-        assert item.window is not None  # noqa: S101 (an item of `StepItems`)
+        assert item.window is not None  # noqa: S101 (an item of `Windows`)
         number = item.window.first_supervised
         episode, stored = self.shards.without_pixels(item.episode), self.features.steps(self.shards, item.episode)
         episode = training_notes(episode, self.sentences.notes, self.control)

@@ -30,7 +30,7 @@ from vlm_agent.training.data.sentence_kinds.kind import (
     missing_notes,
     unwritable,
 )
-from vlm_agent.training.data.stream import Item
+from vlm_agent.training.data.stream import Item, Windows
 
 _SENTENCES = ("first", "first_supervised", "last", "tokens", "supervised", "actions")
 _STEPS = ("screen", "notes", "is_writable", "elements", "missing")
@@ -201,19 +201,15 @@ class TrajectoryKind(SentenceKind):
     def record(self, run: Path) -> None:
         self.run.sentences.references.write(run)
 
-    def items(self, shards: ShardDataset, episodes: Sequence[int]) -> list[Item]:
+    def items(self, shards: ShardDataset, episodes: Sequence[int]) -> Windows:
         counts = self.counts if shards is self.shards else self._counted(shards, sorted(episodes))
-        by_episode: dict[int, list[Item]] = {episode: [] for episode in episodes}
-        names = ["episode", *_SENTENCES[:4]]
-        for episode, *bounds in counts.items[counts.items["actions"] > 0][names].tolist():
-            by_episode[episode].append(Item(episode, Window(*bounds)))
-        found = [item for items in by_episode.values() for item in items]
-        if not found:
+        learned = counts.items[counts.items["actions"] > 0]
+        if not len(learned):
             raise RecipeError(
                 f"the tokenizer can write none of the actions in {shards.directory}; choose another tokenizer or "
                 "action_language"
             )
-        return found
+        return Windows.of([learned[name] for name in ("episode", *_SENTENCES[:4])], episodes)
 
     @property
     def _further_remedy(self) -> str:
