@@ -46,15 +46,12 @@ CHOICES = (*TEXTS, PLAN)
 Ask = Callable[[str, Messages], str]
 """The reply to a request for one of `CHOICES`. Raises CallError if the request fails."""
 
-_MOST_CHARACTERS = 8000
+MOST_CHARACTERS = 8000
+"""The limit of a text."""
 
 
 WAITS = "it needs the text"
 """The start of a reason why a text is missing: another one is."""
-
-
-class NoTextError(CallError):
-    """A reply without text."""
 
 
 @dataclass
@@ -179,14 +176,14 @@ class Annotator:
 
     def _wait_for(self, name: str, steps: Sequence[StepTexts]) -> None:
         if not self.accept_missing and any(name in step.failed for step in steps):
-            raise NoTextError(f"{WAITS} {name!r}, which is missing")
+            raise CallError(f"{WAITS} {name!r}, which is missing")
 
     def _reply(self, name: str, messages: Messages, read: Callable[[str], str] | None = None) -> str:
         """What `read`, by default `clean_text`, makes of the reply."""
         text = (clean_text if read is None else read)(self.ask(name, messages))
         if not text:
             self.discard(messages)
-            raise NoTextError("the reply has no text" if read is None else "the reply names no element")
+            raise CallError("the reply has no text" if read is None else "the reply names no element")
         return text
 
 
@@ -207,11 +204,11 @@ def _step_line(step: Step, own: StepTexts) -> str:
 
 def clean_text(reply: str) -> str:
     """A reply as one paragraph: valid Unicode without control and invisible characters, at most 8,000 characters."""
-    visible = (" " if character.isspace() else character for character in reply[: 4 * _MOST_CHARACTERS])
+    visible = (" " if character.isspace() else character for character in reply[: 4 * MOST_CHARACTERS])
     kept = "".join(
         character for character in visible if character in _JOINERS or unicodedata.category(character) not in _INVISIBLE
     )
-    return " ".join(kept.split())[:_MOST_CHARACTERS].rstrip()
+    return " ".join(kept.split())[:MOST_CHARACTERS].rstrip()
 
 
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn"}

@@ -3,7 +3,7 @@
 import argparse
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,9 +59,11 @@ def places(options: argparse.Namespace, run: str | Path | None) -> Iterator[None
     """
     chosen = {place: getattr(options, f"model.{place}") for place in PLACES}
     chosen = {place: value for place, value in chosen.items() if value is not None}
-    if not chosen:
+    with _elsewhere(run, chosen) if chosen else nullcontext():
         yield
-        return
+
+
+def _elsewhere(run: str | Path | None, chosen: dict[str, str]) -> AbstractContextManager[None]:
     from vlm_agent.models.weights.origin import bases_elsewhere, places_of_run
 
     known = set() if run is None else places_of_run(Path(run), chosen)
@@ -69,8 +71,7 @@ def places(options: argparse.Namespace, run: str | Path | None) -> Iterator[None
         if place not in known:
             also = f"; it has {', '.join(f'--model.{key}' for key in sorted(known))}" if known else ""
             raise UserError(f"--model.{place} has no effect: {run or 'the agent'} reads no such checkpoint{also}")
-    with bases_elsewhere(chosen):
-        yield
+    return bases_elsewhere(chosen)
 
 
 def run_of_agent(settings: "AgentSettings") -> str | None:

@@ -99,9 +99,14 @@ def run(options: argparse.Namespace) -> int:
         write_page(options.html, statistics, dataset.manifest, tokens, facts)
         print_plain(console, f"Wrote {options.html}")
     if options.draw is not None:
+        from vlm_agent.action_languages import default_language
+        from vlm_agent.drawing.contact_sheet import contact_sheet, save_sheet
+
         output = Path("contact_sheet.png") if options.output is None else options.output
         episode = _choose_episode(dataset, options.draw)
-        _draw(episode, output)
+        language = default_language()
+        captions = [language.encode(step.action, step.screen) for step in episode.steps]
+        save_sheet(contact_sheet(episode, captions), output)
         print_plain(console, f"Drew episode {episode.id} ({len(episode)} steps) on {output}")
     return OK
 
@@ -120,11 +125,7 @@ def _check(options: argparse.Namespace) -> None:
 
     if is_trace(options.shards):
         refuse(options, _OF_SHARDS, f"is for shards, but {options.shards} is a trace")
-    else:
-        _check_for_shards(options)
-
-
-def _check_for_shards(options: argparse.Namespace) -> None:
+        return
     if options.draw is None:
         refuse(options, ["output"], "needs the episode to draw: add --draw EPISODE_ID, --draw first or --draw random")
     refuse(options, ["animate"], f"draws the trace of an agent, but {options.shards} is not a trace")
@@ -162,15 +163,6 @@ def _choose_episode(dataset: "ShardDataset", episode_id: str) -> "Episode":
             f"{dataset.ids[0]}"
         )
     return dataset[dataset.ids.index(episode_id)]
-
-
-def _draw(episode: "Episode", output: Path) -> None:
-    from vlm_agent.action_languages import default_language
-    from vlm_agent.drawing.contact_sheet import contact_sheet, save_sheet
-
-    language = default_language()
-    captions = [language.encode(step.action, step.screen) for step in episode.steps]
-    save_sheet(contact_sheet(episode, captions), output)
 
 
 def _inspect_trace(options: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -217,14 +218,13 @@ def _print_parse_failures(console: "Console", scores: dict, run: _Run) -> None:
     if run.rows == run.path:
         return
     from vlm_agent.action_languages import default_language
-    from vlm_agent.evaluation.predictions import read_predictions
-    from vlm_agent.evaluation.report.terminal import MOST_PERCENT, example_line, parse_failure_table, percent_unread
+    from vlm_agent.evaluation.predictions import prediction_batches
+    from vlm_agent.evaluation.report.terminal import example_line, parse_failure_table
 
     console.print(parse_failure_table({run.name: scores}))
-    if percent_unread(scores) > MOST_PERCENT:
-        line = example_line(run.name, scores, read_predictions(run.rows), run.language or default_language())
-        if line is not None:
-            print_plain(console, line)
+    rows = chain.from_iterable(prediction_batches(run.rows))
+    if line := example_line(run.name, scores, rows, run.language or default_language()):
+        print_plain(console, line)
 
 
 def _runs(

@@ -7,6 +7,7 @@ answer, so that every score can be computed again without the model and without 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -143,13 +144,16 @@ def write_predictions(path: Path, predictions: Iterable[Prediction]) -> None:
 def read_predictions(path: Path, episodes: Collection[str] | None = None) -> list[Prediction]:
     """The rows in the order written; with `episodes` theirs alone, because all rows of AITW's test split are gigabytes.
     Raises DatasetError naming the file if `write_predictions` did not write it."""
-    rows: list[Prediction] = []
+    return list(chain.from_iterable(prediction_batches(path, episodes)))
+
+
+def prediction_batches(path: Path, episodes: Collection[str] | None = None) -> Iterator[list[Prediction]]:
+    """`read_predictions`, a few thousand rows at a time."""
     with open_predictions(path) as file:
         for batch in file.batches(_ROWS_PER_GROUP):
             if episodes is not None:
                 batch = batch.filter(pc.is_in(batch["episode_id"], pa.array(list(episodes), pa.string())))
-            rows += map(_prediction, batch.to_pylist())
-    return rows
+            yield [_prediction(row) for row in batch.to_pylist()]
 
 
 @contextmanager

@@ -6,19 +6,20 @@ has no training split.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from itertools import compress
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from vlm_agent.action_languages.language import SWIPES
-from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TEXT, KINDS_WITH_TOUCH, NO_POINT, Action, ActionKind
+from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TEXT, Action, ActionKind
+from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.scoring.controls import android_control, gui_odyssey
 from vlm_agent.evaluation.scoring.dialects import AITW, Scorer, find_dialect
 from vlm_agent.evaluation.scoring.judged import numbered
 from vlm_agent.evaluation.scoring.measures import interval, percent, resampled
-from vlm_agent.evaluation.scoring.steps import Actions, Ruling, Steps, StepTable, action_columns, step_tables
+from vlm_agent.evaluation.scoring.steps import Ruling, Steps, StepTable, step_tables
 
 _POLICIES = 8
 """Blind policies that are tried; each has one action for each kind of gold action."""
@@ -26,24 +27,6 @@ _POLICIES = 8
 _GRID = 24
 _RADII = (0.14, 0.04)
 _POINTED = [ACTION_NAMES.index("tap"), ACTION_NAMES.index("long_press")]
-
-
-@dataclass(frozen=True)
-class _Policy:
-    """One answer for each of `ACTION_NAMES`: points (K, 2) and texts."""
-
-    touch: np.ndarray
-    lift: np.ndarray
-    texts: tuple[str, ...]
-
-    def answers(self, table: StepTable) -> StepTable:
-        """The same steps, each answered with this policy's action of the gold kind."""
-        gold = table.gold
-        texts = pa.array(self.texts, pa.string()).take(pa.array(gold.name))
-        has_touch, has_lift = np.isin(gold.kind, KINDS_WITH_TOUCH), gold.kind == ActionKind.DUAL_POINT
-        touch = np.where(has_touch[:, None], self.touch[gold.name], NO_POINT[0])
-        lift = np.where(has_lift[:, None], self.lift[gold.name], NO_POINT[0])
-        return _answered(table, Actions(gold.kind, touch, lift, texts))
 
 
 def dialects_of(table: StepTable) -> tuple[str, ...]:
@@ -56,7 +39,9 @@ def dialects_of(table: StepTable) -> tuple[str, ...]:
     return tuple(AITW)
 
 
-def spread(source: Steps, scorers: Sequence[str] = (), grey: Steps | None = None) -> dict[str, dict]:
+def spread(
+    source: Steps, scorers: Sequence[str] = (), grey: Path | Sequence[Prediction] | None = None
+) -> dict[str, dict]:
     """A row for each of `scorers`, by default `dialects_of`; shares are percentages.
 
     `steps` count and `left_out` do not. `step_success`: right among them, with an `interval` by bootstrap over
@@ -68,30 +53,32 @@ def spread(source: Steps, scorers: Sequence[str] = (), grey: Steps | None = None
 
     Raises UserError naming what the steps lack, and every error of `step_tables`.
     """
-    tables, grey_tables = list(step_tables(source)), None if grey is None else list(step_tables(grey))
+    tables = list(step_tables(source))
     names = tuple(scorers) or (dialects_of(tables[0]) if tables else tuple(AITW))
     dialects = {name: find_dialect(name) for name in names}
     _, episode = numbered(table.episode_id for table in tables)
     pointed = np.concatenate([np.isin(table.gold.name, _POINTED) for table in tables])
     kinds = np.concatenate([table.gold.name for table in tables])
-    blind = [[policy.answers(table) for table in tables] for policy in _policies(tables)]
+    policies = _policies(tables)
     actions = [action for table in tables for action in _actions(table)]
     rows = {}
     for name, dialect in dialects.items():
         ruling = _judge(dialect, tables)
         right, counted = ruling.right & ruling.counted, int(ruling.counted.sum())
-        rulings = [_judge(dialect, answers) for answers in blind]
+        quotient = np.bincount(episode, weights=right), np.bincount(episode, weights=ruling.counted)
+        rulings = [_judge(dialect, (table.answered(policy) for table in tables)) for policy in policies]
         best = [np.bincount(kinds[one.right & one.counted], minlength=len(ACTION_NAMES)) for one in rulings]
         possible = np.any([one.counted for one in (ruling, *rulings)], axis=0)
         rows[name] = {
             "steps": counted,
             "left_out": len(kinds) - counted,
-            **_success(right, ruling.counted, episode),
+            "step_success": percent(*quotient),
+            "interval": interval(resampled(*quotient, "step_success"), lowest=0.0),
             "kind": _share(ruling.same_kind & ruling.has_kind, ruling.has_kind),
             "grounding": _share(right & pointed, ruling.counted & pointed),
             "blind_ceiling": 100 * int(np.max(best, axis=0).sum()) / int(possible.sum()) if possible.any() else None,
             "most_frequent": _success_of(dialect, _constant(tables, list(compress(actions, possible)))),
-            "grey": None if grey_tables is None else _success_of(dialect, grey_tables),
+            "grey": None if grey is None else _success_of(dialect, step_tables(grey)),
             "slips": _slips(dialect, tables, ruling),
         }
     return rows
@@ -119,43 +106,31 @@ def _share(mask: np.ndarray, among: np.ndarray) -> float | None:
     return percent(np.asarray(mask.sum()), np.asarray(among.sum()))
 
 
-def _success(right: np.ndarray, counted: np.ndarray, episode: np.ndarray) -> dict:
-    added, possible = (np.bincount(episode, weights=mask).astype(np.float64) for mask in (right, counted))
-    draws = resampled(added, possible, "step_success")
-    return {"step_success": percent(added, possible), "interval": interval(draws, lowest=0.0)}
-
-
 def _slips(dialect: Scorer, tables: Sequence[StepTable], ruling: Ruling) -> dict[str, dict]:
-    return {slip: _slip(ruling, _judge(dialect.without(slip), tables)) for slip in dialect.slips}
+    found, right = {}, ruling.right & ruling.counted
+    for slip in dialect.slips:
+        without = _judge(dialect.without(slip), tables)
+        without_right = without.right & without.counted
+        decided = (right != without_right) | (ruling.counted != without.counted)
+        found[slip] = {"steps": int(decided.sum()), "without": _share(without_right, without.counted)}
+    return found
 
 
-def _slip(with_it: Ruling, without: Ruling) -> dict:
-    decided = (with_it.right & with_it.counted) != (without.right & without.counted)
-    decided |= with_it.counted != without.counted
-    return {"steps": int(decided.sum()), "without": _share(without.right & without.counted, without.counted)}
-
-
-def _answered(table: StepTable, answers: Actions) -> StepTable:
-    return replace(table, predicted=answers, predicted_box=np.full_like(table.predicted_box, np.nan))
-
-
-def _policies(tables: Sequence[StepTable]) -> list[_Policy]:
-    """Taps where most gold taps lie near, four swipes, and the most frequent texts and letters."""
+def _policies(tables: Sequence[StepTable]) -> list[dict[str, Action]]:
+    """Taps where most gold taps lie near, four swipes, and the most frequent texts and letters: by policy, one answer
+    for each of `ACTION_NAMES`."""
     taps = np.concatenate([table.gold.touch[np.isin(table.gold.name, _POINTED)] for table in tables])
-    points = _dense_points(taps)
-    texts = {kind: _texts(tables, kind) for kind in KINDS_WITH_TEXT}
-    policies = []
-    for number in range(_POLICIES):
-        touch = np.tile(points[number], (len(ACTION_NAMES), 1))
-        lift = touch.copy()
-        stroke = [*SWIPES.values()][number % len(SWIPES)]
-        swipe = ACTION_NAMES.index("swipe")
-        touch[swipe], lift[swipe] = stroke
-        answers = [""] * len(ACTION_NAMES)
-        for kind, found in texts.items():
-            answers[ACTION_NAMES.index(kind.short_name)] = found[number % len(found)]
-        policies.append(_Policy(touch, lift, tuple(answers)))
-    return policies
+    texts, strokes = {kind: _texts(tables, kind) for kind in KINDS_WITH_TEXT}, [*SWIPES.values()]
+    return [
+        {
+            "tap": Action.tap(*point),
+            "swipe": Action.swipe(*strokes[number % len(strokes)]),
+            "long_press": Action.long_press(*point),
+            **{kind.short_name: Action(kind) for kind in ActionKind if not kind.facts.points},
+            **{kind.short_name: Action(kind, text=found[number % len(found)]) for kind, found in texts.items()},
+        }
+        for number, point in enumerate(_dense_points(taps))
+    ]
 
 
 def _dense_points(taps: np.ndarray) -> list[np.ndarray]:
@@ -195,4 +170,4 @@ def _constant(tables: Sequence[StepTable], actions: Sequence[tuple]) -> list[Ste
         return list(tables)
     counts = Counter(actions)
     most_frequent = Action(*min(counts, key=lambda action: (-counts[action], action)))
-    return [_answered(table, action_columns([most_frequent] * len(table))) for table in tables]
+    return [table.answered(dict.fromkeys(ACTION_NAMES, most_frequent)) for table in tables]

@@ -6,6 +6,7 @@ shown as a table of the terminal, as JSON and as a page with a heat map of each 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +84,11 @@ def _check_same_data(evaluations: Sequence[Evaluation]) -> None:
 
 
 def _check_different_agents(evaluations: Sequence[Evaluation]) -> None:
-    for number, evaluation in enumerate(evaluations):
-        for other in evaluations[:number]:
-            if other.agent == evaluation.agent:
-                raise DatasetError(
-                    f"{other.folder} and {evaluation.folder} are evaluations of the same model; name each model once"
-                )
+    for other, evaluation in combinations(evaluations, 2):
+        if other.agent == evaluation.agent:
+            raise DatasetError(
+                f"{other.folder} and {evaluation.folder} are evaluations of the same model; name each model once"
+            )
 
 
 SHARES = ("partial_match", "step_match")

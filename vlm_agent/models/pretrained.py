@@ -116,22 +116,26 @@ def complete_model(
     except (KeyError, ArithmeticError) as error:
         raise CheckpointError(f"{name}: config.json has values that no model can have: {error!r}") from None
     missing = sorted(key for key in report["missing_keys"] if not any(word in key for word in unused))
-    if missing:
-        raise CheckpointError(
-            f"{name} lacks {len(missing)} of the model's weights, {missing[0]} first: it is incomplete, or {_OTHER}"
-        )
     surplus = sorted(report["unexpected_keys"])
     if unused:
         # A part of a checkpoint, such as a vision tower without its classifier: a damaged config.json would leave out
         # further layers of its own kind alone.
         own = {_DIGITS.sub("#", key) for key in model.state_dict()}
         surplus = [key for key in surplus if _DIGITS.sub("#", key) in own]
-    if surplus:
-        raise CheckpointError(
-            f"{name} has {len(surplus)} weights that the model of its config.json does not read, {surplus[0]} first: "
-            f"it is damaged, or {_OTHER}"
-        )
+    if missing or surplus:
+        raise _unlike(name, missing, surplus)
     return model
+
+
+def _unlike(name: str, missing: list[str], surplus: list[str]) -> CheckpointError:
+    if missing:
+        return CheckpointError(
+            f"{name} lacks {len(missing)} of the model's weights, {missing[0]} first: it is incomplete, or {_OTHER}"
+        )
+    return CheckpointError(
+        f"{name} has {len(surplus)} weights that the model of its config.json does not read, {surplus[0]} first: it is "
+        f"damaged, or {_OTHER}"
+    )
 
 
 _OTHER = "of another model than its config.json says; download it again"

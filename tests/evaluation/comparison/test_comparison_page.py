@@ -11,8 +11,9 @@ from rich.console import Console
 from vlm_agent.evaluation.about import AGENT
 from vlm_agent.evaluation.comparison.page import _cell, _differences, print_table, write_page
 from vlm_agent.evaluation.comparison.results import results_of
-from vlm_agent.evaluation.comparison.stages import ONLINE, Stages
+from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, Stages
 from vlm_agent.evaluation.scoring.measures import paired_proportions
+from vlm_agent.evaluation.scoring.metrics import score
 from vlm_agent.files import read_checked, write_checked
 
 
@@ -123,3 +124,18 @@ def test_success_without_a_task_that_both_judges_could_judge_has_no_difference(t
     content = results_of(with_successes(two_servers, tmp_path / "copy", [True, None], [None, True]), {}, {})
     assert _differences(content)["end", "enter"]["success"]["value"] is None
     print_table(content, Console(file=StringIO(), width=120))
+
+
+def test_agents_are_compared_by_every_scorer_of_the_benchmark(two_servers, tmp_path):
+    """The paper's own scorer of AitZ or AndroidControl had a column, and no paired differences."""
+    stages = with_successes(two_servers, tmp_path / "copy", [True], [False])
+    for key in ("enter", "end"):
+        path = stages.layout.of(OFFLINE, key, 0) / "metrics.json"
+        content = read_checked(path, "")
+        scores = score(path.with_name("predictions.parquet"), scorers=("official", "strict", "agentcpm"))
+        write_checked(path, content | {AGENT: content[AGENT] | scores})
+    content = results_of(stages, {}, {})
+    differences = _differences(content)["end", "enter"]
+    assert list(differences) == ["official", "strict", "agentcpm", "success"]
+    rows = [content["agents"][key]["rows"]["0"]["figures"]["agentcpm"] for key in ("enter", "end")]
+    assert differences["agentcpm"]["value"] == pytest.approx(rows[1] - rows[0])

@@ -105,6 +105,13 @@ def test_a_file_that_was_edited_is_another_comparison(tmp_path, name, line):
         run.write_or_verify(stages(tmp_path / "out", agents))
 
 
+def test_words_and_sizes_that_are_not_used_may_change(tmp_path):
+    run.write_or_verify(stages(tmp_path / "out", TRAINED))
+    run.write_or_verify(stages(tmp_path / "out", TRAINED, name="m", about="without a slip", quick=SIZES | {"tasks": 2}))
+    with pytest.raises(DatasetError, match=r"comparison\.sizes\.tasks was 1, and is 2"):
+        run.write_or_verify(stages(tmp_path / "out", TRAINED, sizes=SIZES | {"tasks": 2}))
+
+
 def test_shards_that_were_converted_again_are_other_data_wherever_the_folder_lies(tmp_path):
     write_shards(tmp_path / "shards", [episode()])
 

@@ -135,7 +135,7 @@ def test_agents_are_paired_seed_by_seed_and_one_without_seeds_with_each(monkeypa
     shares = {"partial_match": {"difference": 1.0, "interval": None}}
     compared = []
     monkeypatch.setattr(
-        results, "compare_runs", lambda *two: compared.append(two) or defaultdict(lambda: {"overall": shares})
+        results, "compare_runs", lambda *two, scorers: compared.append(two) or defaultdict(lambda: {"overall": shares})
     )
     agents = {key: {"name": key, "recipe": f"{key}.yaml"} for key in "ab"} | {"c": {"name": "c", "agent": "c.yaml"}}
     comparison = Comparison(name="n", benchmark="b.yaml", seeds=[0, 1], sizes={"episodes": 1}, agents=agents)

@@ -102,6 +102,10 @@ def test_overrides_of_an_agent_file_may_name_the_folder_of_the_comparison(tmp_pa
             {"agents": TWO | {"two": TWO["two"] | {"controls": ["no_history", "bogus"]}}},
             "agents.two: .*control 'bogus' is unknown; choose from grey_screens, no_history, shuffled_results",
         ),
+        (
+            {"seeds": [0, 1], "agents": TWO | {"two": {"name": "Two", "recipe": "r.yaml", "overrides": {"seed": 4}}}},
+            "agents.two: overrides.seed 4 is that of all seeds; write {seed} in it",
+        ),
         ({"episods": 3}, "unknown key episods"),
     ],
 )

@@ -47,7 +47,8 @@ def test_the_sum_of_parts_is_the_count_of_all_answers():
     parts = [AnswerCounts.of([episode], [answers]) for episode, answers in zip(EPISODES, ANSWERS, strict=True)]
     assert parts[0] + parts[1] == AnswerCounts.of(EPISODES, ANSWERS)
     unknown = AnswerCounts.of(EPISODES[:1], [[replace(RIGHT, usage=Usage())] * 2])
-    assert (unknown.settled, (unknown + parts[1]).settled, (unknown + parts[1]).share_from_prefill) == (None,) * 3
+    both = unknown + parts[1]
+    assert (unknown.settled, both.settled, both.in_metrics()["settled_by_prefill"]) == (None,) * 3
 
 
 def test_counts_are_stored_as_by_earlier_versions_without_those_of_0(tmp_path):

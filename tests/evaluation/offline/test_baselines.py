@@ -10,6 +10,7 @@ from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.episodes import TARGET, Action, UiElement
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.offline.baselines import blind_ceiling, constant_predictions, most_frequent_action
+from vlm_agent.evaluation.predictions import write_predictions
 from vlm_agent.evaluation.scoring.metrics import OVERALL, score
 
 HOME, DONE = Action.press("home"), Action.complete()
@@ -31,11 +32,11 @@ def test_without_training_steps_the_most_frequent_action_is_undefined():
 
 
 def test_constant_predictions_answer_every_step_alike(world):
-    rows = constant_predictions(world, HOME)
-    assert {row.text for row in rows} == {"press home"}
-    assert [row.gold for row in rows] == [row.gold for row in world]
+    (table,) = constant_predictions(world, HOME)
+    assert set(table.predicted.kind.tolist()) == {HOME.kind}
+    assert table.gold.touch.tolist() == [list(row.gold.touch_yx) for row in world]
     share = np.mean([row.gold == HOME for row in world])
-    assert score(rows)["official"][OVERALL]["step_match"] == pytest.approx(100 * share, abs=10)
+    assert score(table)["official"][OVERALL]["step_match"] == pytest.approx(100 * share, abs=10)
 
 
 def test_the_ceiling_by_hand():
@@ -105,7 +106,16 @@ def test_the_ceiling_has_the_shape_of_a_score(world):
 
 
 def test_the_ceiling_does_not_look_at_the_answers(world):
-    assert blind_ceiling(world) == blind_ceiling(constant_predictions(world, HOME))
+    assert blind_ceiling(world) == blind_ceiling(answered(world, [HOME] * len(world)))
+
+
+def test_the_steps_of_a_file_do_not_become_objects(world, tmp_path, monkeypatch):
+    """The 570,000 steps of AITW's test split took 8 GB as objects."""
+    write_predictions(tmp_path / "p.parquet", world)
+    of_list = blind_ceiling(world), score(constant_predictions(world, DONE))
+    monkeypatch.setattr("vlm_agent.evaluation.predictions._prediction", None)
+    path = tmp_path / "p.parquet"
+    assert (blind_ceiling(path), score(constant_predictions(path, DONE))) == of_list
 
 
 def test_above_the_cap_a_sample_of_the_gold_taps_is_searched(world, monkeypatch):

@@ -103,8 +103,7 @@ def test_a_constant_answer_has_no_box_of_the_agent():
     (gold,) = episode("a", "general", [Action.tap(0.05, 0.05)], (TOP, BOTTOM))
     (right,) = answered([replace(gold, box=TOP.box)], [gold.gold])
     (constant,) = constant_predictions([right], Action.tap(0.95, 0.95))
-    assert constant.box is None
-    assert not verdicts([constant], ["d_pot"])["d_pot"][0]
+    assert not verdicts(constant, ["d_pot"])["d_pot"][0]
 
 
 def test_costs_are_means_over_episodes_in_metrics_terminal_and_page(tmp_path):

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from rich.console import Console
@@ -98,19 +99,18 @@ def _is_open(entry: ShardEntry | None, service: Service) -> bool:
     return entry is None or (entry.missing > 0 and not service.accept_missing)
 
 
+@dataclass(frozen=True)
 class _Run:
-    def __init__(
-        self,
-        dataset: ShardDataset,
-        annotator: Annotator,
-        calls: Calls,
-        service: Service,
-        output: Path,
-        console: Console,
-    ) -> None:
-        self._dataset, self._annotator, self._calls = dataset, annotator, calls
-        self._service, self._output, self._console = service, output, console
-        self._position = {name: index for index, name in enumerate(dataset.ids)}
+    dataset: ShardDataset
+    annotator: Annotator
+    calls: Calls
+    service: Service
+    output: Path
+    console: Console
+
+    @cached_property
+    def _position(self) -> dict[str, int]:
+        return {name: index for index, name in enumerate(self.dataset.ids)}
 
     def annotate(self, shards: Sequence[ShardPlan], max_tokens: int) -> list[Failure]:
         """Annotates the shards; returns what is missing."""
@@ -118,22 +118,22 @@ class _Run:
             return []
         episodes = [self._position[name] for shard in shards for name in shard.episode_ids]
         expected = self._estimate(episodes, max_tokens)
-        self._console.print(
-            f"{self._output}: {len(episodes):,} episodes to annotate; estimated: "
-            f"{expected.in_words(self._service.limits.price)}",
+        self.console.print(
+            f"{self.output}: {len(episodes):,} episodes to annotate; estimated: "
+            f"{expected.in_words(self.service.limits.price)}",
             highlight=False,
             soft_wrap=True,
         )
         failures: list[Failure] = []
         try:
-            job(self._output).fill(
+            job(self.output).fill(
                 {shard: shard.steps for shard in shards},
                 lambda shard, report: failures.extend(self._annotate_shard(shard, report)),
                 "steps",
-                self._console,
+                self.console,
             )
         finally:
-            self._console.print(self._calls.spending(), highlight=False, soft_wrap=True)
+            self.console.print(self.calls.spending(), highlight=False, soft_wrap=True)
         return failures
 
     def _estimate(self, episodes: Sequence[int], max_tokens: int) -> Expense:
@@ -142,33 +142,33 @@ class _Run:
 
         def ask(name: str, messages: Messages) -> str:
             nonlocal total
-            if (reply := self._calls.stored(messages, max_tokens)) is not None:
+            if (reply := self.calls.stored(messages, max_tokens)) is not None:
                 return reply.answer
             written = min(round(_WORDS[name] * _TOKENS_PER_WORD), max_tokens)
-            total += self._calls.expected(messages, max_tokens, written)
+            total += self.calls.expected(messages, max_tokens, written)
             return TYPICAL if name == PLAN else " ".join(["word"] * _WORDS[name])
 
-        sampler = replace(self._annotator, ask=ask)
+        sampler = replace(self.annotator, ask=ask)
         for index in sorted({episodes[len(episodes) * number // SAMPLED] for number in range(SAMPLED)}):
-            steps += len(sampler.annotate(self._dataset[index]))
-        return total.times(sum(len(self._dataset.screen_sizes[index]) for index in episodes) / steps)
+            steps += len(sampler.annotate(self.dataset[index]))
+        return total.times(sum(len(self.dataset.screen_sizes[index]) for index in episodes) / steps)
 
     def _annotate_shard(self, shard: ShardPlan, report: Callable[[int], None]) -> list[Failure]:
         episodes = [self._position[name] for name in shard.episode_ids]
-        with ahead(self._row, episodes, self._service.concurrency, self._calls.stop) as rows:
+        with ahead(self._row, episodes, self.service.concurrency, self.calls.stop) as rows:
             return write_shard(
-                self._output,
+                self.output,
                 shard,
                 rows,
-                EditStore(self._output / WORK),
-                self._service.accept_missing,
+                EditStore(self.output / WORK),
+                self.service.accept_missing,
                 report,
-                self._annotator.counted,
+                self.annotator.counted,
             )
 
     def _row(self, index: int) -> AnnotatedRow:
-        row = self._dataset.row(index)
-        return row, self._annotator.annotate(self._dataset.decoded(row))
+        row = self.dataset.row(index)
+        return row, self.annotator.annotate(self.dataset.decoded(row))
 
 
 def _write_failures(path: Path, failures: Sequence[Failure]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vlm_agent.annotation.annotator import TEXTS, clean_text
+from vlm_agent.annotation.annotator import MOST_CHARACTERS, TEXTS, clean_text
 from vlm_agent.annotation.check import check_step
 from vlm_agent.annotation.edits import Edit, EditStore, EpisodeEdits
 from vlm_agent.annotation.job.finish import read_findings
@@ -17,9 +17,6 @@ from vlm_agent.drawing.actions import EXPERT, describe, draw_action, draw_elemen
 from vlm_agent.drawing.shapes import scaled
 from vlm_agent.episodes import Episode
 from vlm_agent.files.png import encode_png
-
-MOST_CHARACTERS = 8000
-"""The limit of an edited text."""
 
 _HEIGHT = 1000
 """Pixels of a shown screen."""

@@ -13,13 +13,11 @@ from rich.text import Text
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.drawing.actions import describe
 from vlm_agent.episodes import Action
-from vlm_agent.evaluation.comparison.results import SUCCESS
 from vlm_agent.evaluation.comparison.stages import OFFLINE
 from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.report.gallery import pixels_of, rows_by_id, thumbnail
 from vlm_agent.evaluation.report.overlay import VIEW_WIDTH, Mark, marks
 from vlm_agent.evaluation.report.page import make_environment, page_style
-from vlm_agent.evaluation.scoring.dialects import SCORERS
 from vlm_agent.files import atomic_write
 from vlm_agent.files.console import new_table
 from vlm_agent.files.pages import words
@@ -45,6 +43,8 @@ _BLOCKS = {
 
 Cell = Mapping[str, Any]
 """`value`, `low`, `high`: the mean over seeds with the lowest and highest one; of one seed with its 95 % interval."""
+
+_OF_PAIR = ("first", "second", "seed")
 
 _NOTHING: Cell = {"value": None, "low": None, "high": None, "decided": False}
 
@@ -186,7 +186,8 @@ def _differences(content: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, 
 
 
 def _measures(content: Mapping[str, Any]) -> list[str]:
-    return [name for name in (*SCORERS, SUCCESS) if any(name in pair for pair in content["pairs"])]
+    """What agents are compared by: scorers, and success."""
+    return list(dict.fromkeys(name for pair in content["pairs"] for name in pair if name not in _OF_PAIR))
 
 
 def _difference(of_seeds: Sequence[Mapping[str, Any]]) -> Cell:

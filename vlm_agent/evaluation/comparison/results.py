@@ -1,6 +1,6 @@
 """The numbers of a comparison, from the folders of its stages: rows, paired differences, and screens that divide."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,9 @@ def results_of(
     tasks. `agents`: by key, who it is, the `origin` of its settings with their `overrides`, and its `rows`
     by seed: `figures` and `intervals` in percent, `controls`, `costs`, the data that the model was `trained on`, with
     which `hardware` and commit, and where the `texts` come from that it reads offline. `baselines`: figures without a
-    model. `pairs`: differences of every two agents with the same seed, with 95 % intervals of a bootstrap over
-    episodes, for success of paired proportions. `dividing`: steps about which most agents disagree, with the verdicts;
-    steps count from 0.
+    model. `pairs`: differences of every two agents with the same seed by each scorer, with 95 % intervals of a
+    bootstrap over episodes, for success of paired proportions. `dividing`: steps about which most agents disagree, with
+    the verdicts; steps count from 0.
     """
     agents = {key: _agent(stages, key, agent, ran, failed) for key, agent in stages.comparison.agents.items()}
     finished = {
@@ -51,32 +51,31 @@ def results_of(
     }
     metrics = [evaluated.read_metrics(folder)[AGENT] for folder in finished.values()]
     scorers = list(dict.fromkeys(name for scores in metrics for name in scores.get("scorers", SCORERS)))
-    judged = {owner: judge_steps(folder / "predictions.parquet") for owner, folder in finished.items()}
+    judged = {owner: judge_steps(folder / "predictions.parquet", scorers) for owner, folder in finished.items()}
     return {
         "name": stages.comparison.name,
         "about": stages.comparison.about,
         "figures": [*scorers, COMPLETE, *(ONLINE_FIGURES if stages.sizes.tasks else ())],
-        "facts": _facts(stages, finished),
+        "facts": _facts(stages, metrics),
         "agents": agents,
         "baselines": _baselines(stages, finished),
-        "pairs": list(_pairs(stages, judged)),
+        "pairs": list(_pairs(stages, judged, scorers)),
         "dividing": dividing_steps(_of_one_seed(judged)),
         "stages": dict(ran),
     }
 
 
-def _facts(stages: Stages, finished: Mapping[tuple[str, int], Path]) -> dict[str, Any]:
+def _facts(stages: Stages, metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     benchmark = stages.layout.benchmark(stages.comparison)
     facts = ({} if benchmark is None else {"benchmark": str(benchmark)}) | {
         "shards": str(stages.layout.shards),
         "seeds": stages.comparison.seeds,
         "tasks": stages.sizes.tasks,
     }
-    for folder in finished.values():
-        scores = evaluated.read_metrics(folder)[AGENT]
-        overall = scores["official"]["overall"]
-        return facts | {"split": scores["about"]["split"], "episodes": overall["episodes"], "steps": overall["steps"]}
-    return facts
+    if not metrics:
+        return facts
+    overall = metrics[0]["official"]["overall"]
+    return facts | {"split": metrics[0]["about"]["split"], "episodes": overall["episodes"], "steps": overall["steps"]}
 
 
 def _agent(
@@ -191,7 +190,9 @@ def _baselines(stages: Stages, finished: Mapping[tuple[str, int], Path]) -> dict
     return {}
 
 
-def _pairs(stages: Stages, judged: Mapping[tuple[str, int], JudgedSteps]) -> Iterator[dict[str, Any]]:
+def _pairs(
+    stages: Stages, judged: Mapping[tuple[str, int], JudgedSteps], scorers: Sequence[str] = SCORERS
+) -> Iterator[dict[str, Any]]:
     """Differences second - first in points, of agents with the same seed; agents with one seed pair with all seeds."""
     played = judged if stages.sizes.tasks else ()
     successes = {owner: evaluated.read_successes(stages.layout.of(ONLINE, *owner)) for owner in played}
@@ -201,8 +202,8 @@ def _pairs(stages: Stages, judged: Mapping[tuple[str, int], JudgedSteps]) -> Ite
             owners = [(key, seed if len(known) > 1 else known[0]) for key, known in seeds.items()]
             if not judged.keys() >= set(owners):
                 continue
-            found = compare_runs(judged[owners[0]], judged[owners[1]])
-            steps = {scorer: found[scorer]["overall"]["partial_match"] for scorer in SCORERS}
+            found = compare_runs(judged[owners[0]], judged[owners[1]], scorers=scorers)
+            steps = {scorer: found[scorer]["overall"]["partial_match"] for scorer in scorers}
             yield {
                 "first": first,
                 "second": second,

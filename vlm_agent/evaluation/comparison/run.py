@@ -1,7 +1,8 @@
 """Runs a comparison, or one stage of it; killed at any time, the same command resumes.
 
-OUT/plan.json             what decides the results: the comparison file without its seeds and agents, its sizes, the
-                          agents from whose prompts the served model learns, the content of its recipe and benchmark
+OUT/plan.json             what decides the results: the comparison file without its seeds, agents, words and the sizes
+                          that it does not use, the agents from whose prompts the served model learns, the content of
+                          its recipe and benchmark
 OUT/plans/AGENT/plan.json an agent, without what is only shown, and the content of its recipe or agent file
 OUT/stages/               what ran: command, status, seconds, peak memory of each stage (records.py)
 OUT/logs/                 the output of each stage
@@ -184,8 +185,9 @@ def _plan(stages: Stages) -> dict[str, Any]:
     served = comparison.served if stages.is_served_here else None
     benchmark = stages.layout.benchmark(comparison)
     recipes = None if served is None else served.recipe, stages.sizes.recipe
+    unused = "sizes" if stages.quick else "quick"
     return {
-        "comparison": comparison.model_dump(mode="json", exclude={"seeds", "agents"}),
+        "comparison": comparison.model_dump(mode="json", exclude={"seeds", "agents", "name", "about", unused}),
         "served_agents": sorted(key for key, agent in agents.items() if agent.served and stages.is_served_here),
         "quick": stages.quick,
         "shards": shards and (manifest_digest(shards) if (shards / MANIFEST).is_file() else "not converted"),

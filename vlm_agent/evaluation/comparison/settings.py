@@ -136,6 +136,9 @@ class Comparison(Section):
                 raise ValueError(f"agents: {SERVED} is the name of the model that the comparison makes; choose another")
             if agent.served and self.served is None:
                 raise ValueError(f"agents.{key}: served is true, but the file has no section served")
+            seed = "{seed}" if agent.recipe is None else str(agent.overrides.get("seed", "{seed}"))
+            if len(self.seeds) > 1 and "{seed}" not in seed:
+                raise ValueError(f"agents.{key}: overrides.seed {seed} is that of all seeds; write {{seed}} in it")
         return self
 
 

@@ -13,8 +13,6 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.foreign.answers import EPISODE, KNOWN, NUMBERS, POINTS, Columns, shown
 from vlm_agent.evaluation.predictions import is_predictions_file
@@ -191,15 +189,11 @@ def _parquet_rows(path: Path, columns: Columns) -> Iterator[TableRow]:
     numbers = count(1)
     with open_parquet(path, _REMEDY) as file:
         for batch in file.batches(_ROWS_AT_ONCE, columns.known):
-            yield from (TableRow(f"row {next(numbers)}", values) for values in _listed(path, batch))
-
-
-def _listed(path: Path, batch: pa.RecordBatch) -> list[dict[str, object]]:
-    try:
-        rows: list[dict[str, object]] = batch.to_pylist()
-    except (ValueError, OverflowError) as error:  # bytes that are no UTF-8, a date beyond Python's
-        raise DatasetError(f"{path} holds a value that cannot be read ({error}); {_REMEDY}") from None
-    return rows
+            try:
+                rows: list[dict[str, object]] = batch.to_pylist()
+            except (ValueError, OverflowError) as error:  # bytes that are no UTF-8, a date beyond Python's
+                raise DatasetError(f"{path} holds a value that cannot be read ({error}); {_REMEDY}") from None
+            yield from (TableRow(f"row {next(numbers)}", values) for values in rows)
 
 
 _READERS: dict[str, Callable[[Path], Table]] = {".csv": _csv_table, ".jsonl": _jsonl_table, ".parquet": _parquet_table}

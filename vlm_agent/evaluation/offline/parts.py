@@ -105,11 +105,6 @@ class AnswerCounts:
             **{one.name: _sum(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)}
         )
 
-    @property
-    def share_from_prefill(self) -> float | None:
-        """The share of steps that needed no decoding; None if the agent does not report it."""
-        return None if self.settled is None else self.settled / self.steps
-
     def to_json(self) -> dict[str, Any]:
         """The content of the file; optional counts of 0 are omitted."""
         return {key: count for key, count in asdict(self).items() if count or key in ("steps", "settled")}
@@ -127,7 +122,8 @@ class AnswerCounts:
             "references": self.references,
             "replies": self.replies if len(self.replies) > 1 else {},
         }
-        return {"settled_by_prefill": self.share_from_prefill} | {key: one for key, one in counted.items() if one}
+        share = None if self.settled is None else self.settled / self.steps
+        return {"settled_by_prefill": share} | {key: one for key, one in counted.items() if one}
 
     def facts(self) -> dict[str, str]:
         """Lines at the top of the report, for counts that are not 0."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -13,7 +15,7 @@ from vlm_agent.evaluation.about import AGENT, controls_fact, elements_fact, name
 from vlm_agent.evaluation.offline.baselines import NEAREST_ELEMENT
 from vlm_agent.evaluation.offline.parts import LISTED, AnswerCounts, Parts
 from vlm_agent.evaluation.offline.plan import TEXTS, Plan
-from vlm_agent.evaluation.predictions import Prediction
+from vlm_agent.evaluation.predictions import prediction_batches
 from vlm_agent.evaluation.report import write_report
 from vlm_agent.evaluation.report.published import published_tables, split_sentences
 from vlm_agent.evaluation.report.terminal import (
@@ -29,12 +31,12 @@ from vlm_agent.files.console import print_plain
 
 @dataclass(frozen=True)
 class Results:
-    """`scores`: by run, as metrics.json holds them. `gold`: the predictions of the agent's own run, whose steps are
+    """`scores`: by run, as metrics.json holds them. `predictions`: the file of the agent's own run, whose steps are
     `judged` and whose answers are counted in `counts`."""
 
     plan: Plan
     scores: Mapping[str, dict]
-    gold: Sequence[Prediction]
+    predictions: Path
     judged: JudgedSteps
     counts: AnswerCounts
 
@@ -57,7 +59,7 @@ class Results:
         write_report(
             parts.output / "report.html",
             self._shown,
-            self.gold,
+            self.predictions,
             dataset,
             facts,
             title=f"{plan.label} on {benchmark.name or f'{benchmark.shards.name} {benchmark.split}'}{place}",
@@ -79,7 +81,8 @@ class Results:
             text = " ".join(split_sentences(published_tables(), self._about))
             print_plain(console, f"Published numbers: {text.strip()}")
         console.print(parse_failure_table({name: self.scores[run] for run, name in names.items()}))
-        if line := example_line(plan.label, self.scores[AGENT], self.gold, plan.language()):
+        rows = chain.from_iterable(prediction_batches(self.predictions))
+        if line := example_line(plan.label, self.scores[AGENT], rows, plan.language()):
             print_plain(console, line)
         facts = trained_on_fact(plan.trained_on, self._episodes) | elements_fact(plan.agent)
         facts |= controls_fact(plan.agent, plan.runs) | self.counts.printed_facts() | _reach_fact(self.scores)

@@ -36,13 +36,7 @@ from vlm_agent.evaluation.offline.loading import LoadedPart, PartWork, default_w
 from vlm_agent.evaluation.offline.parts import AnswerCounts, Parts, lock_output
 from vlm_agent.evaluation.offline.plan import METRICS, TEXTS, Plan, job, other_settings, read_plan, update_plan
 from vlm_agent.evaluation.offline.results import Results, raise_for_failed
-from vlm_agent.evaluation.predictions import (
-    Prediction,
-    cost_per_episode,
-    cost_per_step,
-    predictions_for,
-    read_predictions,
-)
+from vlm_agent.evaluation.predictions import Prediction, cost_per_episode, cost_per_step, predictions_for
 from vlm_agent.evaluation.scoring.dialects import is_officially_right
 from vlm_agent.evaluation.scoring.judged import check_group_names, judge_steps
 from vlm_agent.evaluation.scoring.metrics import score
@@ -101,15 +95,18 @@ def evaluate(
         predict(load, plan.runs, dataset, parts, task, console, workers, plan.label)
         if task.count == 1:
             return _score(plan, dataset, parts, console, "run the same command again to request these answers")
-        failed = sum(len(parts.incomplete(run, task)) for run in plan.runs)
-    missing = sum(len(parts.missing(run)) for run in plan.runs)
-    task.report(console, missing, "part(s)")
-    if failed:
+        _end_task(plan, parts, task, console)
+    return None
+
+
+def _end_task(plan: Plan, parts: Parts, task: ArrayTask, console: Console) -> None:
+    """Reports the parts that are left. Raises NoAnswerError for unanswered steps of this task."""
+    task.report(console, sum(len(parts.missing(run)) for run in plan.runs), "part(s)")
+    if failed := sum(len(parts.incomplete(run, task)) for run in plan.runs):
         raise NoAnswerError(
             f"the agent could not answer steps in {failed} part(s) of this task; they count as wrong unless the same "
             "command is run again"
         )
-    return None
 
 
 def finish(output: Path, console: Console) -> dict[str, dict]:
@@ -215,7 +212,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console, ag
         scores[run]["about"] = about | training | parts.counts(run).in_metrics()
     if texts := text_origins(dataset, parts.chosen, plan.agent.get("text_inputs", ())) | plan.text_notes:
         scores[AGENT]["about"][TEXTS] = texts
-    gold = read_predictions(parts.merged_path(AGENT))
+    gold = parts.merged_path(AGENT)
     baselines = without_model(gold, benchmark, console)
     if not elements_fact(plan.agent):  # an agent that reads elements from pixels numbers others than the data set
         baselines |= reach(gold, plan.language(), benchmark)

@@ -24,7 +24,6 @@ from vlm_agent.devices.acting.episode import limits_of
 from vlm_agent.devices.acting.loop import answered_together
 from vlm_agent.devices.errors import DeviceError
 from vlm_agent.devices.task_sets import SetTask, TaskSet, read_task_set
-from vlm_agent.episodes import Action
 from vlm_agent.evaluation.about import (
     AGENT,
     agent_identity,
@@ -204,7 +203,7 @@ def _finished(
     together = {run: acting for run, agent in agents.items() if (acting := agent.together()) is not None}
     for run, acting in together.items():
         yield from played_together([one for one in attempts if one.run == run], acting, workers)
-    players = BASELINES | {run: partial(_ignore_expert, agent) for run, agent in agents.items()}
+    players = BASELINES | {run: (lambda _, agent=agent: agent) for run, agent in agents.items()}
     with stoppable_pool(workers, stop) as pool:
         pending = [
             pool.submit(play, one.run, players[one.run], one.task, one.folder, *one.options)
@@ -218,11 +217,6 @@ def _finished(
                 yield error
             else:
                 yield None
-
-
-def _ignore_expert(agent: Agent, _: Sequence[Action]) -> Agent:
-    """A `Player` that ignores the expert's actions."""
-    return agent
 
 
 def played_together(attempts: Iterable[Attempt], agent: ActsTogether, phones: int) -> Iterator[NoAnswerError | None]:

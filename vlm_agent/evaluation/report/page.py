@@ -53,9 +53,6 @@ _FEW = 100
 _WIDTH_OF_FEW, _WIDTH_OF_MANY = 300, 180
 """Widths of pictures in pixels: texts are legible on pages of up to `_FEW` episodes; larger pages must stay small."""
 
-FLIPS = 10
-"""Steps that changed, in each direction, unless another number is chosen."""
-
 _SEED = 0
 
 _FLIPS = {RIGHT_TO_WRONG: "Right before, wrong now", WRONG_TO_RIGHT: "Wrong before, right now"}
@@ -90,17 +87,6 @@ class _Section:
     scorer: str = ""
 
 
-@dataclass(frozen=True)
-class _Changed:
-    """Steps that changed in one direction by a scorer; of the strict scorer those that did not by the official one.
-    `id`, `title` and `scorer` are those of their section. `chosen`: (episode id, step) of those on the page."""
-
-    id: str
-    title: str
-    scorer: str
-    chosen: Sequence[tuple[str, int]]
-
-
 def write_report(
     output: Path,
     runs: Mapping[str, Mapping],
@@ -113,7 +99,7 @@ def write_report(
     language: ActionLanguage | None = None,
     earlier: Earlier | None = None,
     episodes: int = 40,
-    flips: int = FLIPS,
+    flips: int = 10,
 ) -> None:
     """Writes the report to `output` atomically.
 
@@ -188,21 +174,22 @@ def _sections(
 ) -> Iterator[_Section]:
     worst, drawn = choose(steps, (episodes + 1) // 2, episodes // 2, _SEED)
     changed = [] if earlier is None else list(_changed(earlier.comparison["changed"], flips))
-    flipped_ids = {episode_id for one in changed for episode_id, _ in one.chosen}
+    flipped_ids = {episode_id for *_, chosen in changed for episode_id, _ in chosen}
     gallery.check([*worst, *drawn, *sorted(flipped_ids)], steps)
     now = ShownRun(main, rows_by_id(predictions, {*worst, *drawn, *flipped_ids}), steps)
     if earlier is not None:
         judged = judge_steps(earlier.predictions if earlier.judged is None else earlier.judged, gallery.scorers)
         before = ShownRun(earlier.name, rows_by_id(earlier.predictions, flipped_ids), judged)
-        for one in changed:
-            yield _Section(one.id, one.title, gallery.flips(one.chosen, before, now), one.scorer)
+        for name, title, scorer, chosen in changed:
+            yield _Section(name, title, gallery.flips(chosen, before, now), scorer)
     now = replace(now, who="agent")
     yield _Section("worst", "Worst episodes", gallery.episodes(worst, now))
     yield _Section("drawn", "Episodes drawn at random", gallery.episodes(drawn, now))
 
 
-def _changed(changed: Mapping[str, Mapping], flips: int) -> Iterator[_Changed]:
-    """`changed`: of `comparison.compare`. A step that changed by both scorers is shown once."""
+def _changed(changed: Mapping[str, Mapping], flips: int) -> Iterator[tuple[str, str, str, list[tuple[str, int]]]]:
+    """Id, title and scorer of a section, and the (episode id, step) in it: steps that changed in one direction by a
+    scorer, of the strict one those that did not by the official one. `changed`: of `comparison.compare`."""
     for scorer in _BY:
         for way in _FLIPS:
             steps = changed[scorer][way]
@@ -215,7 +202,7 @@ def _changed(changed: Mapping[str, Mapping], flips: int) -> Iterator[_Changed]:
             if steps or scorer == "official":
                 chosen = choose_flips(steps, flips, _SEED)
                 title = f"{_FLIPS[way]}: {len(chosen)} of {sum(map(len, steps.values()))} steps {_BY[scorer]}"
-                yield _Changed(way if scorer == "official" else f"{scorer}_{way}", title, scorer, chosen)
+                yield way if scorer == "official" else f"{scorer}_{way}", title, scorer, chosen
 
 
 def _curves(scores: Mapping, scorers: Sequence[str]) -> dict[str, dict]:

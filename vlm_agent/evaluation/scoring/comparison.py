@@ -62,16 +62,13 @@ def _in_order(steps: JudgedSteps) -> JudgedSteps:
     rank = np.empty_like(by_id)
     rank[by_id] = np.arange(len(by_id))
     order = np.lexsort((steps.step, rank[steps.episode]))
-    gold = steps.gold
     return replace(
         steps,
         episode_ids=steps.episode_ids[by_id],
         subsets=steps.subsets[by_id],
         lengths=steps.lengths[by_id],
         episode=rank[steps.episode][order],
-        gold=replace(
-            gold, kind=gold.kind[order], touch=gold.touch[order], lift=gold.lift[order], text=gold.text.take(order)
-        ),
+        gold=steps.gold.take(order),
         right={scorer: right[order] for scorer, right in steps.right.items()},
         counted={scorer: counted[order] for scorer, counted in steps.counted.items()},
         **{

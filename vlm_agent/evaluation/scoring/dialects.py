@@ -29,7 +29,7 @@ from vlm_agent.evaluation.scoring.aitz.rules import boxes_match, texts_match
 from vlm_agent.evaluation.scoring.controls import android_control, gui_odyssey
 from vlm_agent.evaluation.scoring.controls.matching import Matching
 from vlm_agent.evaluation.scoring.d_pot import box_matches_tap, touches_the_element
-from vlm_agent.evaluation.scoring.steps import Rule, Ruling, StepTable, by_text
+from vlm_agent.evaluation.scoring.steps import Rule, Ruling, StepTable, all_match, by_text
 from vlm_agent.evaluation.scoring.strict import same_element
 from vlm_agent.geometry import AITZ_VERTICAL_SHARE, boxes_at, directions
 
@@ -162,10 +162,6 @@ def _answered_boxes(table: StepTable, rows: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(named).any(axis=1, keepdims=True), box, named)
 
 
-def _any_text(table: StepTable, rows: np.ndarray) -> np.ndarray:
-    return np.ones(len(rows), bool)
-
-
 def _contain(gold: str, predicted: str) -> bool:
     """Whether one text contains the other, in lower case and without white space around the predicted one. An empty
     text, also of white space alone, matches only an empty one."""
@@ -196,7 +192,7 @@ AITW = {
         source="Rawles et al. 2023, google-research/android_in_the_wild action_matching.py",
         taps=_OFFICIAL_TAPS,
         swipes=_same_axis,
-        texts=_any_text,
+        texts=all_match,
     ),
     "strict": Dialect(
         rule="taps in the same smallest element (outside every element within 0.04) or in the data set's gold box, "
@@ -220,21 +216,21 @@ AITW = {
         source="MM-Navigator (Yan et al. 2023), zzxslp/MM-Navigator eval.py",
         taps=_OFFICIAL_TAPS,
         swipes=lambda table, rows: _same_axis(table, rows) & _same_direction(table, rows),
-        texts=_any_text,
+        texts=all_match,
     ),
     "official_factor": Dialect(
         rule="official, but boxes 1.4 times as large: 1.4 as the factor, not as the increase",
         source="OpenBMB/AgentCPM-GUI eval/utils/evaluator.py reads it this way, with 1.2",
         taps=partial(_near_or_in_one_box, growth=0.4),
         swipes=_same_axis,
-        texts=_any_text,
+        texts=all_match,
     ),
     "five_points": Dialect(
         rule="the tapped element holds the gold tap or has a corner or its centre within 0.14; swipes by direction",
         source="D-PoT (Zhang et al. 2024), appendix A.3; MM-Navigator eval.py with two corners and the centre",
         taps=_five_points,
         swipes=_same_direction,
-        texts=_any_text,
+        texts=all_match,
     ),
     "d_pot": Dialect(
         rule="the chosen element holds the gold tap, or a corner of it or its centre matches the gold tap by the "
@@ -242,7 +238,7 @@ AITW = {
         source="D-PoT (Zhang et al. 2024), sqzhang-lazy/D-PoT eval.py; the paper's words are five_points",
         taps=_any_point_of_the_box,
         swipes=_same_direction,
-        texts=_any_text,
+        texts=all_match,
     ),
     "agentcpm": Dialect(
         rule="taps within 0.14 or in one box 1.2 times as large, swipes by direction, one text in the other, "

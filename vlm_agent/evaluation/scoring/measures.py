@@ -136,6 +136,13 @@ def interval(percents: np.ndarray, lowest: float = -100.0) -> list[float] | None
     return [float(edge) for edge in np.clip(np.percentile(known, [2.5, 97.5]), lowest, 100.0)]
 
 
+def interval_of_share(share: str, quotient: Quotient, drawn: np.ndarray) -> list[float] | None:
+    """Wilson's of a proportion of episodes; of another share that of its values in the resamples, `drawn`."""
+    if share in SHARES_OF_EPISODES:
+        return wilson(int(quotient[0].sum()), int(quotient[1].sum()))
+    return interval(drawn, lowest=0.0)
+
+
 def interval_of_mean(parts: Sequence[tuple[float | None, list[float] | None]]) -> list[float] | None:
     """The 95 % interval of the mean of independent proportions in percent, from the interval of each (Zou and Donner
     2008); None if one that is defined has no interval. Of a single proportion it is that one's."""

@@ -6,12 +6,12 @@ subset without episodes) is None.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from vlm_agent.datasets.selection import published_subsets
 from vlm_agent.episodes import ACTION_NAMES, shown_action_names
-from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.scoring.aitz.metrics import aitz_rows
 from vlm_agent.evaluation.scoring.dialects import SCORERS, describe_scorers
 from vlm_agent.evaluation.scoring.judged import OVERALL, Groups, JudgedSteps, judge_steps, members_of
@@ -21,12 +21,12 @@ from vlm_agent.evaluation.scoring.measures import (
     Quotient,
     interval,
     interval_of_mean,
+    interval_of_share,
     mean_of,
     mean_resampled,
     percent,
     quotients,
     resampled,
-    wilson,
 )
 from vlm_agent.evaluation.scoring.steps import Steps
 
@@ -94,60 +94,52 @@ def shown_sets(rows: Mapping[str, Mapping]) -> tuple[str, ...]:
     return tuple(name for name in rows if name not in hidden)
 
 
-def overall_weights(predictions: Sequence[Prediction]) -> np.ndarray:
+def overall_weights(source: JudgedSteps | Steps) -> np.ndarray:
     """The weight of each step in the overall partial match, float64 (N,); the weights sum to 1."""
-    steps = judge_steps(predictions, ())
+    steps = judge_steps(source, ())
     _, per_episode, subset_sizes = np.unique(steps.subsets, return_inverse=True, return_counts=True)
     weights = 1 / (steps.lengths * subset_sizes[per_episode] * len(subset_sizes))
     return weights[steps.episode]
 
 
+class _Cell(NamedTuple):
+    """A share in percent, its values in the resamples (RESAMPLES,), and its interval."""
+
+    value: float | None
+    drawn: np.ndarray
+    edges: list[float] | None
+
+
 def _rows(steps: JudgedSteps, scorer: str, members: dict[str, np.ndarray], subsets: list[str]) -> dict[str, dict]:
     by_share = quotients(steps, scorer)
     cells = {
-        name: {
-            share: (percent(added[mask], possible[mask]), resampled(added[mask], possible[mask], f"{name} {share}"))
-            for share, (added, possible) in by_share.items()
-        }
+        name: {share: _cell(share, (of[0][mask], of[1][mask]), name) for share, of in by_share.items()}
         for name, mask in members.items()
     }
-    proportions = {name: _proportions(by_share, mask) for name, mask in members.items()}
-    rows = {name: _row(cells[name], proportions[name], mask, steps, scorer) for name, mask in members.items()}
-    overall = {
-        share: (
-            mean_of([cells[name][share][0] for name in subsets]),
-            mean_resampled([cells[name][share] for name in subsets]),
-        )
-        for share in SHARES
-    }
-    of_proportions = {
-        share: interval_of_mean([(cells[name][share][0], proportions[name][share]) for name in subsets])
-        for share in by_share
-        if share in SHARES_OF_EPISODES
-    }
+    overall = {share: _mean(share, [cells[name][share] for name in subsets]) for share in SHARES}
     everywhere = np.ones(len(steps.lengths), bool)
-    return {OVERALL: _row(overall, of_proportions, everywhere, steps, scorer) | {"subsets": subsets}} | rows
-
-
-def _proportions(by_share: Mapping[str, Quotient], mask: np.ndarray) -> dict[str, list[float] | None]:
-    """The intervals of the shares that are proportions of episodes."""
-    return {
-        share: wilson(int(added[mask].sum()), int(possible[mask].sum()))
-        for share, (added, possible) in by_share.items()
-        if share in SHARES_OF_EPISODES
+    return {OVERALL: _row(overall, everywhere, steps, scorer) | {"subsets": subsets}} | {
+        name: _row(cells[name], mask, steps, scorer) for name, mask in members.items()
     }
 
 
-def _row(
-    cells: dict[str, tuple[float | None, np.ndarray]],
-    proportions: dict[str, list[float] | None],
-    mask: np.ndarray,
-    steps: JudgedSteps,
-    scorer: str,
-) -> dict:
-    intervals = {share: interval(draws, lowest=0.0) for share, (_, draws) in cells.items()} | proportions
+def _cell(share: str, quotient: Quotient, name: str) -> _Cell:
+    drawn = resampled(*quotient, f"{name} {share}")
+    return _Cell(percent(*quotient), drawn, interval_of_share(share, quotient, drawn))
+
+
+def _mean(share: str, cells: Sequence[_Cell]) -> _Cell:
+    """The mean over subsets."""
+    drawn = mean_resampled([(cell.value, cell.drawn) for cell in cells])
+    parts = [(cell.value, cell.edges) for cell in cells]
+    edges = interval_of_mean(parts) if share in SHARES_OF_EPISODES else interval(drawn, lowest=0.0)
+    return _Cell(mean_of([cell.value for cell in cells]), drawn, edges)
+
+
+def _row(cells: Mapping[str, _Cell], mask: np.ndarray, steps: JudgedSteps, scorer: str) -> dict:
+    intervals = {share: cell.edges for share, cell in cells.items()}
     return {
-        **{share: value for share, (value, _) in cells.items()},
+        **{share: cell.value for share, cell in cells.items()},
         "interval": intervals["partial_match"],
         "intervals": intervals,
         "episodes": int(mask.sum()),

@@ -4,8 +4,8 @@
 `predictions.read_predictions` returns the same rows as objects.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -60,6 +60,10 @@ class Actions:
     def name(self) -> np.ndarray:
         """Indices of `ACTION_NAMES`, `UNPARSED_NAME` for an answer that is not an action, int8 (N,)."""
         return np.where(self.is_swipe, np.int8(ACTION_NAMES.index("swipe")), _NAME_OF_KIND[self.kind])
+
+    def take(self, index: np.ndarray) -> "Actions":
+        """The actions at the indices (K,), in this order."""
+        return Actions(self.kind[index], self.touch[index], self.lift[index], self.text.take(pa.array(index)))
 
 
 @dataclass(frozen=True)
@@ -167,12 +171,20 @@ class StepTable:
         return _mask(pc.is_in(self.element_type, pa.array(types)))
 
     def _of(self, index: np.ndarray) -> Boxes:
-        """Some boxes of `tree`, in its order."""
+        """Some boxes of `tree`, in its order; all of them are not copied."""
+        if len(index) == len(self.tree.values):
+            return self.tree
         counts = np.bincount(np.searchsorted(self.tree.starts, index, side="right") - 1, minlength=len(self))
         return Boxes(self.tree.values[index], np.cumsum(counts) - counts, counts)
 
     def __len__(self) -> int:
         return len(self.step)
+
+    def answered(self, constants: Mapping[str, Action]) -> "StepTable":
+        """The same steps, each answered with the constant of its gold action's name; answers name no box."""
+        columns = action_columns([constants.get(name) for name in ACTION_NAMES])
+        no_box = np.full_like(self.predicted_box, np.nan)
+        return replace(self, predicted=columns.take(self.gold.name), predicted_box=no_box)
 
     @classmethod
     def of(cls, rows: Sequence[Prediction]) -> "StepTable":
@@ -222,6 +234,11 @@ _NAME_OF_KIND = _name_of_kind()
 Rule = Callable[[StepTable, np.ndarray], np.ndarray]
 """Maps a table and the rows (R,) that a rule judges to whether each row matches, bool (R,)."""
 
+
+def all_match(table: StepTable, rows: np.ndarray) -> np.ndarray:
+    return np.ones(len(rows), bool)
+
+
 TextRule = Callable[[str, str], bool]
 """Whether a gold and a predicted text match."""
 
@@ -239,8 +256,8 @@ def by_text(rule: TextRule, without: str | None = None) -> Rule:
     return judge
 
 
-Steps = Path | StepTable | Sequence[Prediction]
-"""Steps to score: a predictions file, a table, or a list."""
+Steps = Path | StepTable | Sequence[Prediction] | Iterator[StepTable]
+"""Steps to score: a predictions file, a table, a list, or tables that are read once."""
 
 _STEPS_AT_ONCE = 4096
 _NEVER_NULL = ("episode_id", "subset", "goal", "step", "episode_length", "gold", "elements", "text")
@@ -249,7 +266,7 @@ _COLUMNS = (*_NEVER_NULL, "predicted", "box", "size", "instruction")
 
 
 def step_tables(source: Steps) -> Iterator[StepTable]:
-    """The steps of a predictions file, a table or a list, in tables of at most a few thousand steps.
+    """The steps in tables, of a file or a list of at most a few thousand steps each.
 
     Raises DatasetError naming file and row if a row of a file is not a valid step.
     """
@@ -257,6 +274,8 @@ def step_tables(source: Steps) -> Iterator[StepTable]:
         yield source
     elif isinstance(source, Path):
         yield from _read(source)
+    elif isinstance(source, Iterator):
+        yield from source
     else:
         for start in range(0, len(source), _STEPS_AT_ONCE):
             yield StepTable.of(source[start : start + _STEPS_AT_ONCE])

@@ -14,15 +14,7 @@ import numpy as np
 
 from vlm_agent.episodes import ACTION_NAMES, BUTTONS
 from vlm_agent.evaluation.scoring.judged import JudgedSteps
-from vlm_agent.evaluation.scoring.measures import (
-    SHARES_OF_EPISODES,
-    Quotient,
-    interval,
-    percent,
-    resampled,
-    steps_to_first_error,
-    wilson,
-)
+from vlm_agent.evaluation.scoring.measures import Quotient, interval_of_share, percent, resampled, steps_to_first_error
 
 AITZ_SCORERS = ("coat_point", "coat_box")
 """The dialects whose results have the table of AitZ."""
@@ -66,18 +58,13 @@ def aitz_rows(steps: JudgedSteps, scorers: Sequence[str]) -> dict[str, dict[str,
 def _row(quotients: Mapping[str, Quotient]) -> dict[str, dict]:
     return {
         measure: {
-            "value": percent(*quotients[measure]),
-            "interval": _interval(measure, quotients[measure]),
-            "of": int(quotients[measure][1].sum()),
+            "value": percent(*of),
+            "interval": interval_of_share(measure, of, resampled(*of, f"aitz {measure}")),
+            "of": int(of[1].sum()),
         }
         for measure in MEASURES
+        for of in [quotients[measure]]
     }
-
-
-def _interval(measure: str, quotient: Quotient) -> list[float] | None:
-    if measure in SHARES_OF_EPISODES:
-        return wilson(int(quotient[0].sum()), int(quotient[1].sum()))
-    return interval(resampled(*quotient, f"aitz {measure}"), lowest=0.0)
 
 
 def aitz_quotients(steps: JudgedSteps, right: np.ndarray) -> dict[str, Quotient]:

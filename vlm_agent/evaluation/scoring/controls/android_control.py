@@ -1,5 +1,7 @@
 """Published scorers of AndroidControl. Its `scroll` names the direction of the content; ours is that of the finger."""
 
+from operator import eq
+
 import numpy as np
 import pyarrow.compute as pc
 
@@ -8,7 +10,6 @@ from vlm_agent.evaluation.scoring.controls import texts
 from vlm_agent.evaluation.scoring.controls.matching import BUTTONS, ENDS, Crossing, Matching, strokes
 from vlm_agent.evaluation.scoring.controls.points import (
     GRID,
-    any_finger,
     both_on_grid,
     corners,
     distance,
@@ -24,7 +25,7 @@ from vlm_agent.evaluation.scoring.controls.points import (
     some,
     whole,
 )
-from vlm_agent.evaluation.scoring.steps import Rule, StepTable, TextRule, by_text
+from vlm_agent.evaluation.scoring.steps import Rule, StepTable, TextRule, all_match, by_text
 from vlm_agent.geometry import boxes_at, directions
 
 _NEAR_PIXELS = float(np.sqrt((1080 * 0.14) ** 2 + (2400 * 0.14) ** 2))
@@ -236,7 +237,7 @@ DIALECTS = {
         source="OS-Genesis (Sun et al. 2024), evaluation/android_control/ac_eval.py",
         points=_near_in_pixels,
         swipes=_same_word_or_that_of_the_prompt,
-        texts={"type": by_text(texts.words_alike), "open_app": by_text(texts.equal)},
+        texts={"type": by_text(texts.words_alike), "open_app": by_text(eq)},
     ),
     "clawgui": Matching(
         rule="in one of the 5 candidate boxes nearest to the answer or within 368.5 pixels, F1 of words above 0.5; an "
@@ -286,7 +287,7 @@ DIALECTS = {
         source="UI-S1 (Lu et al. 2025), X-PLUG/MobileAgent, 8,444 steps; its main figures are task success and "
         "progress",
         points=_near_in_fractions,
-        swipes=any_finger,
+        swipes=all_match,
         texts=_both(texts.contain),
         one_kind=(BUTTONS,),
         slips={"boxes lost": {"points": _near_or_in_candidate}, "any swipe": {"swipes": finger(resized)}},
@@ -307,7 +308,7 @@ DIALECTS = {
         "tap on an element that says so",
         source="UGround (Gou et al. 2024), offline_evaluation/AndroidControl/eval.py, 500 steps; the paper's own rule",
         points=_in_the_smallest_element,
-        texts={"type": _typed_there, "open_app": by_text(texts.equal)},
+        texts={"type": _typed_there, "open_app": by_text(eq)},
         crossings=(
             Crossing("open_app", "tap", _names_the_app),
             Crossing("tap", "open_app", _names_the_app),

@@ -70,7 +70,8 @@ class Matching:
         classes = _read_as({name: group[0] for group in self.one_kind for name in group})
         same_kind = (classes[gold] == classes[predicted]) & (predicted != UNPARSED_NAME)
         right = (gold == predicted) | (_among(gold, self.equal) & same_kind)
-        for names, rule in self._rules():
+        texts = [((name,), rule) for name, rule in self.texts.items()]
+        for names, rule in [(POINTED, self.points), (("swipe",), self.swipes), *texts]:
             rows = np.flatnonzero(_among(gold, names) & (same_kind | _among(gold, self.free)))
             right[rows] = rule(table, rows)
         for crossing in self.crossings:
@@ -88,10 +89,6 @@ class Matching:
     def without(self, slip: str) -> "Matching":
         """The same scorer without one of its `slips`."""
         return replace(self, **self.slips[slip], slips={})  # type: ignore[arg-type]
-
-    def _rules(self) -> list[tuple[tuple[str, ...], Rule]]:
-        texts = [((name,), rule) for name, rule in self.texts.items()]
-        return [(POINTED, self.points), (("swipe",), self.swipes), *texts]
 
     def _check(self, table: StepTable) -> None:
         if self.needs_size and (wrong := (table.size <= 0).any(axis=1)).any():

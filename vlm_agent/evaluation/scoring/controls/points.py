@@ -108,7 +108,3 @@ def finger(scale: Scale) -> Callable[[StepTable, np.ndarray], np.ndarray]:
 
 
 same_direction = finger(grid)
-
-
-def any_finger(table: StepTable, rows: np.ndarray) -> np.ndarray:
-    return np.ones(len(rows), bool)

@@ -4,10 +4,6 @@ MAX_COMPARED = 1000
 """Characters of a text that `alike` compares: its time grows with the product of two lengths."""
 
 
-def equal(gold: str, predicted: str) -> bool:
-    return gold == predicted
-
-
 def contain(gold: str, predicted: str) -> bool:
     """Whether one text contains the other, in lower case without surrounding white space. An empty text is contained in
     every text, as in the published code."""
