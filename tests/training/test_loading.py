@@ -60,9 +60,19 @@ from vlm_agent.training.engine import load
 sys.kept = load([{}] * 9, range(9), 1, torch.device("cpu"))
 next(sys.kept)
 """
-"""A script that keeps its batches to the end, as the traceback of an error that nothing catches does."""
+"""Keeps its batches to the end, as the traceback of an error that nothing catches does."""
+
+_COLLECTED = f"""{_KEPT}
+import gc
+cycle = [sys.kept]
+cycle.append(cycle)
+del sys.kept, cycle
+gc.collect()
+"""
+"""Loses its batches in a cycle of garbage, as an error does that was caught."""
 
 
-def test_a_process_that_fails_does_not_wait_for_its_workers(tmp_path):
-    (tmp_path / "kept.py").write_text(_KEPT)
-    assert forks.start(tmp_path / "kept.py", output=tmp_path / "printed").wait(60) == 0
+@pytest.mark.parametrize("script", [_KEPT, _COLLECTED], ids=["kept", "collected"])
+def test_a_process_that_fails_does_not_wait_for_its_workers(tmp_path, script):
+    (tmp_path / "script.py").write_text(script)
+    assert forks.start(tmp_path / "script.py", output=tmp_path / "printed").wait(60) == 0

@@ -297,8 +297,7 @@ def load(rows: Rows, numbers: Sequence[int], workers: int, device: torch.device)
         pin_memory=device.type == "cuda",
     )
     batches = iter(loader)
-    if workers:
-        _OPEN.add(batches)
+    _WORKERS.update(getattr(batches, "_workers", ()))
     return _received(batches, device)
 
 
@@ -318,16 +317,18 @@ def _received(batches: Iterator[dict | Exception], device: torch.device) -> Iter
         yield on_device(batch, device)
 
 
-_OPEN: "weakref.WeakSet[Any]" = weakref.WeakSet()
-"""The iterators of DataLoaders with workers."""
+_WORKERS: "weakref.WeakSet[Any]" = weakref.WeakSet()
+"""Processes of DataLoaders; multiprocessing refers to those that run."""
+os.register_at_fork(after_in_child=_WORKERS.clear)
 
 
 @atexit.register
 def _end_workers() -> None:
-    """Ends the workers of a process that an error ends. Python itself would send them SIGTERM, which they ignore, and
-    wait for them: a rank that failed would never exit."""
-    for batches in _OPEN:
-        batches._shutdown_workers()
+    """Ends the workers of a process that an error ends, also those of an iterator in a cycle of garbage, whose queue is
+    closed before it can end them. Python itself would send SIGTERM, which they ignore, and wait: a rank that failed
+    would never exit."""
+    for worker in list(_WORKERS):
+        worker.kill()
 
 
 def on_device(batch: dict, device: torch.device) -> dict:
