@@ -125,7 +125,7 @@ def _policies(tables: Sequence[StepTable]) -> list[dict[str, Action]]:
         {
             "tap": Action.tap(*point),
             "swipe": Action.swipe(*strokes[number % len(strokes)]),
-            "long_press": Action.long_press(*point),
+            **{kind.short_name: Action(kind, tuple(point)) for kind in ActionKind if kind.facts.points == 1},
             **{kind.short_name: Action(kind) for kind in ActionKind if not kind.facts.points},
             **{kind.short_name: Action(kind, text=found[number % len(found)]) for kind, found in texts.items()},
         }
