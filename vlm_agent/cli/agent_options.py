@@ -2,8 +2,7 @@
 
 import argparse
 import textwrap
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,17 +49,14 @@ def add_places(parser: argparse.ArgumentParser) -> None:
         )
 
 
-@contextmanager
-def places(options: argparse.Namespace, run: str | Path | None) -> Iterator[None]:
+def places(options: argparse.Namespace, run: str | Path | None) -> AbstractContextManager[None]:
     """In the block, the bases of `run` lie where the options of `add_places` say.
 
     Raises UserError for an option that neither the recipe of the run nor that of a run below it has, and for one
     without a run.
     """
-    chosen = {place: getattr(options, f"model.{place}") for place in PLACES}
-    chosen = {place: value for place, value in chosen.items() if value is not None}
-    with _elsewhere(run, chosen) if chosen else nullcontext():
-        yield
+    chosen = {place: value for place in PLACES if (value := getattr(options, f"model.{place}")) is not None}
+    return _elsewhere(run, chosen) if chosen else nullcontext()
 
 
 def _elsewhere(run: str | Path | None, chosen: dict[str, str]) -> AbstractContextManager[None]:

@@ -26,7 +26,6 @@ _POLICIES = 8
 
 _GRID = 24
 _RADII = (0.14, 0.04)
-_POINTED = [ACTION_NAMES.index("tap"), ACTION_NAMES.index("long_press")]
 
 
 def dialects_of(table: StepTable) -> tuple[str, ...]:
@@ -57,7 +56,7 @@ def spread(
     names = tuple(scorers) or (dialects_of(tables[0]) if tables else tuple(AITW))
     dialects = {name: find_dialect(name) for name in names}
     _, episode = numbered(table.episode_id for table in tables)
-    pointed = np.concatenate([np.isin(table.gold.name, _POINTED) for table in tables])
+    pointed = np.concatenate([table.gold.is_touch for table in tables])
     kinds = np.concatenate([table.gold.name for table in tables])
     policies = _policies(tables)
     actions = [action for table in tables for action in _actions(table)]
@@ -119,7 +118,7 @@ def _slips(dialect: Scorer, tables: Sequence[StepTable], ruling: Ruling) -> dict
 def _policies(tables: Sequence[StepTable]) -> list[dict[str, Action]]:
     """Taps where most gold taps lie near, four swipes, and the most frequent texts and letters: by policy, one answer
     for each of `ACTION_NAMES`."""
-    taps = np.concatenate([table.gold.touch[np.isin(table.gold.name, _POINTED)] for table in tables])
+    taps = np.concatenate([table.gold.touch[table.gold.is_touch] for table in tables])
     texts, strokes = {kind: _texts(tables, kind) for kind in KINDS_WITH_TEXT}, [*SWIPES.values()]
     return [
         {

@@ -39,7 +39,6 @@ NEAREST_ELEMENT = "nearest_element"
 _LANGUAGE = default_language()
 _GRID = 24  # candidate taps along each axis, in addition to the gold taps
 _GOLD_CANDIDATES = 1000
-_POINTED = [ACTION_NAMES.index("tap"), ACTION_NAMES.index("long_press")]
 
 
 def without_model(gold: Path, benchmark: Benchmark, console: Console) -> dict[str, dict]:
@@ -130,7 +129,7 @@ def taps_on_no_element(gold: Steps) -> dict[str, int]:
     found = [
         boxes_at(table.gold.touch[rows], *table.boxes.listed(rows))
         for table in step_tables(gold)
-        for rows in [np.flatnonzero(np.isin(table.gold.name, _POINTED))]
+        for rows in [np.flatnonzero(table.gold.is_touch)]
     ]
     return {"taps": sum(map(len, found)), "on_no_element": int(sum((of < 0).sum() for of in found))}
 

@@ -56,6 +56,10 @@ class Actions:
     def is_swipe(self) -> np.ndarray:
         return (self.kind == ActionKind.DUAL_POINT) & ~self.is_tap
 
+    @property
+    def is_touch(self) -> np.ndarray:
+        return self.is_tap | np.isin(self.kind, [kind for kind in ActionKind if kind.facts.points == 1])
+
     @cached_property
     def name(self) -> np.ndarray:
         """Indices of `ACTION_NAMES`, `UNPARSED_NAME` for an answer that is not an action, int8 (N,)."""
