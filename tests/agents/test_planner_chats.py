@@ -21,7 +21,7 @@ from vlm_agent.episodes import Episode
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.training.data.chats.reading import Chats
 
-LANGUAGE = ElementIndexLanguage()
+LANGUAGE = ElementIndexLanguage(names=True)
 EPISODES = [Episode(str(number), "general", goal, steps) for number, (goal, steps) in enumerate(demonstrations(6))]
 STEPS = [step for episode in EPISODES for step in episode.steps]
 ACTIONS = [LANGUAGE.encode(step.action, step.screen) for step in STEPS]

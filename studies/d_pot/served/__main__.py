@@ -79,9 +79,9 @@ RECORDS = ROOT / "studies/d_pot/served/records.jsonl"
 PARTS = (OFFLINE, ONLINE, SMOLLM2)
 SIZES = {
     "simulated": (1600, 60, "demonstrations"),
-    "chats": (250, 6, "of them, those that chats are from"),
-    "chats_per_mode": (740, 10, "learned of each mode"),
-    "steps": (2400, 4, "of training"),
+    "chats": (1280, 6, "of them, those that chats are from"),
+    "chats_per_mode": (1230, 10, "learned of each mode"),
+    "steps": (4000, 4, "of training"),
     "episodes": (100, 2, "test episodes"),
     "tasks": (100, 1, "online tasks"),
     "max_tokens": (300, 24, "of a reply"),

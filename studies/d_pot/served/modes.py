@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from studies.ablation.runs import ROOT, recipe_digest
-from studies.d_pot.chats import REACT
+from studies.d_pot.chats import LANGUAGE, REACT
 from vlm_agent.agents.dynamic_planning.prompts import EXAMPLES, PROMPTS
 from vlm_agent.evaluation.comparison.settings import SERVED, Comparison, Contestant
 from vlm_agent.evaluation.comparison.stages import OFFLINE, ONLINE, TRAIN, Layout, Stage, Stages
@@ -92,6 +92,7 @@ def _comparison(options: Namespace, modes: dict[str, str], episodes: int) -> Com
 def _contestant(mode: Mode, key: str, options: Namespace) -> Contestant:
     # One request at a time, so that the server's seconds are of that request alone.
     settings: dict[str, Any] = {"screen": "html", "concurrency": 1, "timeout": 600.0, "max_tokens": options.max_tokens}
+    settings["action_language"] = LANGUAGE
     settings |= dict(mode.settings)
     if key == "d_pot_references":
         shards = options.output / "data/shards"
