@@ -16,7 +16,8 @@ state       of the pairs with a state, those with the right one
 read, similar   true texts read within their box: equal but for case and spaces; at least 80 % alike
 
 Texts are read by RapidOCR and cached by the picture's digest in OUTPUT/texts. Every screen is a line of
-OUTPUT/results.jsonl; the same command resumes. The last line of output is JSON, and OUTPUT/figures.json.
+OUTPUT/results.jsonl; the same command resumes. The figures of detectors are also in --records, except those of
+--quick. The last line of output is JSON, and OUTPUT/figures.json.
 """
 
 import argparse
@@ -32,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from studies.ablation.records import Records
 from studies.screens.counts import figures, of_texts, of_widgets
 from studies.screens.screens import Shown, annotated, browser, drawn
 from vlm_agent.devices.browser.chromium import NoBrowserError
@@ -104,7 +106,8 @@ class Results:
         for row in rows:
             total.update(row["counts"])
         seconds = sum(row["seconds"] for row in rows) / max(1, len(rows))
-        return {"screens": len(rows), "seconds": round(seconds, 3), "kinds": figures(total)}
+        of_any = {name: total[f"any/{name}"] for name in ("truth", "predicted", "right")}
+        return {"screens": len(rows), "seconds": round(seconds, 3), "kinds": figures(total), "any": of_any}
 
 
 @dataclass(frozen=True)
@@ -162,13 +165,19 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=45, help="pages of the browser phone (default 45)")
     parser.add_argument("--texts", type=int, default=20, help="drawn screens whose texts are read (default 20)")
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="DIR", help=f"default {OUTPUT}")
+    kept = Path(__file__).with_name("records.jsonl")
+    parser.add_argument("--records", type=Path, default=kept, metavar="FILE", help="default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="20 screens of each kind, texts of 3")
     options = parser.parse_args()
+    records = Records(None if options.quick else options.records)
     results = Results(options.output / "results.jsonl")
     readers = [Reader(identity(name), read_widgets(name).detect, of_widgets) for name in options.widgets]
     with ExitStack() as stack:
         every = parts(options, stack)
         measured = {part: measure(results, part, screens, readers) for part, screens in every.items()}
+    for part, figure in measured.items():
+        for reader, row in figure.items():
+            records.add(f"screens, {part}, {reader}", row)
     if options.texts:
         ocr = RapidOcrSettings(cache=str(options.output / "texts"))
         reader = Reader(f"rapidocr {ocr.longest_side}", ocr.load().read, of_texts)
