@@ -49,8 +49,6 @@ def main() -> None:
     if "cost" in options.parts:
         record["cost"] = {name: cost_of(run.trained, options.demo / "shards", 40) for name, run in both(options)}
         show_rows("Cost (table 5)", [{"agent": name} | row for name, row in record["cost"].items()])
-        for name, row in record["cost"].items():
-            options.records.add(f"cost, {name}", {"cost": row})
     if "online" in options.parts:
         record["online"] = {name: run.online(options.tasks) for name, run in both(options)}
         show_rows("Online", [{"agent": name} | row for name, rows in record["online"].items() for row in rows])
