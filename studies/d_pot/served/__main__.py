@@ -80,8 +80,8 @@ PARTS = (OFFLINE, ONLINE, SMOLLM2)
 SIZES = {
     "simulated": (1600, 60, "demonstrations"),
     "chats": (1280, 6, "of them, those that chats are from"),
-    "chats_per_mode": (770, 10, "learned of each mode"),
-    "steps": (2500, 4, "of training"),
+    "chats_per_mode": (615, 10, "learned of each mode"),
+    "steps": (2000, 4, "of training"),
     "episodes": (100, 2, "test episodes"),
     "tasks": (100, 1, "online tasks"),
     "max_tokens": (300, 24, "of a reply"),
