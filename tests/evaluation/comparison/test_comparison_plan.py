@@ -27,8 +27,9 @@ def files(tmp_path, monkeypatch):
     """The files that a comparison names, in the working directory; `tmp_path / "out"` is the comparison's."""
     monkeypatch.chdir(tmp_path)
     Path("recipes").mkdir()
+    content = {"asks.yaml": PROMPTED, "b.yaml": "name: b\nabout: b\nsource: b\nlimit: 5\n"}
     for name in FILES:
-        Path(name).write_text(PROMPTED if name == "asks.yaml" else "training: {steps: 5}\n")
+        Path(name).write_text(content.get(name, "training: {steps: 5}\n"))
 
 
 def stages(output: Path, agents: dict, endpoint: Endpoint | None = None, **changes) -> Stages:
@@ -91,7 +92,7 @@ def test_at_an_endpoint_of_the_user_prompted_agents_can_be_added(tmp_path):
         ),
         ("asks.yaml", "the agent asks of a comparison.*\n  files.asks.yaml.max_tokens was 5, and is 9"),
         ("s.yaml", "  files.s.yaml.training.steps was 5, and is 9"),
-        ("b.yaml", "  files.b.yaml.training.steps was 5, and is 9"),
+        ("b.yaml", "  files.b.yaml.limit was 5, and is 9"),
     ],
 )
 def test_a_file_that_was_edited_is_another_comparison(tmp_path, name, line):
@@ -138,6 +139,14 @@ def test_a_mistake_in_the_overrides_of_an_agent_file_is_part_of_no_plan(tmp_path
     assert not (tmp_path / "out").exists()
     Path("asks.yaml").write_text("agent: endpoint\n")  # the comparison names the server
     run.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS | {"overrides": {"max_tokens": 3}}}))
+
+
+def test_a_mistake_in_the_benchmark_is_part_of_no_plan(tmp_path):
+    Path("b.yaml").write_text("name: b\nabout: b\nsource: b\nlimmit: 3\n")
+    for check in (run.verify, run.write_or_verify):
+        with pytest.raises(DatasetError, match=r"b\.yaml: unknown key limmit"):
+            check(stages(tmp_path / "out", TRAINED))
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_server_may_move_between_commands(tmp_path):

@@ -26,6 +26,7 @@ from rich.console import Console
 from vlm_agent.agents.llm.prompted import OF_THE_SERVER
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.datasets.shards.dataset import MANIFEST, manifest_digest
+from vlm_agent.evaluation.benchmark import read_benchmark
 from vlm_agent.evaluation.comparison.estimate import hours_of
 from vlm_agent.evaluation.comparison.execution import Runner
 from vlm_agent.evaluation.comparison.records import Records
@@ -185,6 +186,8 @@ def _plan(stages: Stages) -> dict[str, Any]:
     served = comparison.served if stages.is_served_here else None
     benchmark = stages.layout.benchmark(comparison)
     recipes = None if served is None else served.recipe, stages.sizes.recipe
+    if benchmark is not None:  # a mistake in its keys must not wait for the first evaluation
+        read_benchmark(find_shipped(benchmark), {"shards": stages.layout.shards})
     unused = "sizes" if stages.quick else "quick"
     return {
         "comparison": comparison.model_dump(mode="json", exclude={"seeds", "agents", "name", "about", unused}),
