@@ -104,6 +104,25 @@ def test_the_meaning_of_disputed_swipe_words_is_a_setting(name, text):
     assert [action.direction for action in found] == ["up", "down"]
 
 
+@pytest.mark.parametrize(
+    ("name", "swipe", "start", "wrong"),
+    [
+        ("agentcpm", '{"POINT":%s,"to":"up"}', "[500,500]", ("[2000,500]", "[0.5,0.5]", '"middle"')),
+        ("ui_tars15", "Action: scroll(start_box='%s', direction='down')", "(540,1200)", ("(99999,1200)", "middle")),
+        ("cogagent", "Grounded Operation: SCROLL_DOWN(box=%s, step_count=5)", "[[400,400,600,600]]", ("[[400,400]]",)),
+    ],
+)
+def test_a_swipe_from_a_start_that_is_no_point_is_no_action(name, swipe, start, wrong):
+    language = RELEASED[name]
+    assert language.decode(swipe % start, SCREEN).direction == "up"
+    assert [language.decode(swipe % one, SCREEN) for one in wrong] == [None] * len(wrong)
+
+
+def test_a_start_may_be_absent_or_empty():
+    for start in ("", "start_box='', "):
+        assert RELEASED["ui_tars15"].decode(f"Action: scroll({start}direction='down')", SCREEN).direction == "up"
+
+
 def test_a_model_is_trained_and_evaluated_in_a_language_of_pixels(tmp_path):
     episodes = [tiny.episode(number) for number in range(2)]
     shards, run = tiny.write_shards(tmp_path / "shards", episodes), tmp_path / "run"

@@ -188,6 +188,16 @@ def test_readers_from_files_count_by_their_content(tmp_path):
     assert "files" not in readers_identity(Readers())
 
 
+def test_the_classes_beside_a_detector_count_by_their_content(tmp_path):
+    file, classes = tmp_path / "widgets.bin", tmp_path / "widgets.yaml"
+    file.write_bytes(b"1")
+    found = [readers_identity(Readers(widgets=f"onnx:{file}"))["files"]]
+    for kind in ("button", "null"):
+        classes.write_text(f"names: [Icon]\nkinds: {{Icon: {kind}}}\n")
+        found.append(readers_identity(Readers(widgets=f"onnx:{file}"))["files"])
+    assert found[0] != found[1] != found[2] != found[0]
+
+
 def test_online_the_trace_of_the_agent_has_read_elements_and_the_experts_those_of_the_phone(tmp_path, read):
     settings, output = ScriptedSettings(actions=["press home", "complete"]), tmp_path
     console = Console(file=StringIO(), width=100)

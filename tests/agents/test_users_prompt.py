@@ -54,6 +54,21 @@ def test_placeholders_are_filled_and_the_screen_follows(tmp_path):
     assert picture == "image_url"
 
 
+def test_the_report_says_which_recorded_texts_a_prompt_shows(tmp_path):
+    def shown(prompt: str) -> tuple:
+        settings = agent(tmp_path, f"user: {prompt}")
+        return settings.text_inputs, settings.text_notes
+
+    assert shown("$goal $calls") == ((), {})
+    assert shown("$goal $steps") == (("action",), {})
+    assert shown("$instruction") == ((), {"instructions": "recorded, of the current step; no phone gives it"})
+
+
+def test_a_goal_that_utf8_cannot_hold_is_sent_with_question_marks(tmp_path):
+    with serving(lambda number, body: Reply(body["messages"][0]["content"][0]["text"])) as (url, _):
+        assert agent(tmp_path, "user: $goal", url).load().act("go \udcff", (), SCREEN).text == "go ?"
+
+
 def test_past_screens_are_turns_with_their_answers(tmp_path):
     loaded = agent(tmp_path, "user: 'Query: $goal\n\n  $calls'", past_screens=1).load()
     messages = loaded.messages("go", HISTORY, SCREEN)

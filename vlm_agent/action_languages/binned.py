@@ -150,12 +150,6 @@ class BinnedLanguage(ActionLanguage):
                 return _LITERAL_TAILS.get(_LITERAL.sub("", text[len(opening) :], count=1))
         return _short_ending(self, text)
 
-    def _fixed_or_gesture_ending(self, text: str) -> str | None:
-        whole = (*_ALL_FIXED, *(opening + '"' for opening in QUOTED_OPENINGS))
-        endings = [fixed[len(text) :] for fixed in whole if fixed.startswith(text)]
-        endings += [ending for shape in _GESTURES if (ending := self._gesture_ending(text, shape)) is not None]
-        return min(endings, key=len, default=None)
-
     def _gesture_ending(self, text: str, shape: str) -> str | None:
         """`ending` for gestures of the form `shape`, in which each `_PLACE` stands for a bin.
 
@@ -238,7 +232,10 @@ class BinnedSettings(LanguageSettings):
 @lru_cache(maxsize=1 << 16)
 def _short_ending(language: BinnedLanguage, text: str) -> str | None:
     """`ending` of a text without a quoted text; cached, because decoding repeats the same few prefixes."""
-    return language._fixed_or_gesture_ending(text)
+    whole = (*_ALL_FIXED, *(opening + '"' for opening in QUOTED_OPENINGS))
+    endings = [fixed[len(text) :] for fixed in whole if fixed.startswith(text)]
+    endings += [ending for shape in _GESTURES if (ending := language._gesture_ending(text, shape)) is not None]
+    return min(endings, key=len, default=None)
 
 
 def _goes_like(decoded: Action, swipe: Action) -> bool:

@@ -221,7 +221,10 @@ def _called_action(call: _Call, screen: Screen | None) -> Action | None:
             direction = call.argument("direction", _WORD)
             return None if direction is None else _SCROLLS.get(f"SCROLL({direction[1].lower()})")
         case "type":
-            return _typing(call)
+            place = call.place("text")
+            if place is None or not call.text.startswith('"', place):
+                return None
+            return Action.type_text(_JSON.raw_decode(call.text, place)[0])
         case "press":
             return _FIXED.get(f"PRESS({'_'.join(call.name.split('_')[1:2])})")
         case "stop":
@@ -242,13 +245,6 @@ def _sides(call: _Call) -> tuple[float, float, float, float] | None:
     """x1, y1, x2, y2 as written."""
     match = call.argument("bbox", _BOX)
     return None if match is None else (float(match[1]), float(match[2]), float(match[3]), float(match[4]))
-
-
-def _typing(call: _Call) -> Action | None:
-    place = call.place("text")
-    if place is None or not call.text.startswith('"', place):
-        return None
-    return Action.type_text(_JSON.raw_decode(call.text, place)[0])
 
 
 def _written_action(text: str) -> Action | None:

@@ -281,7 +281,9 @@ def _action(content: dict[str, Any], screen: Screen | None) -> Action:
         return Action.swipe(*SWIPES[direction])
     try:
         if name in _BY_TEXT:
-            return Action(_BY_TEXT[name], text=_text(name, content))
+            if not isinstance(text := content.get("text"), str):
+                raise _NotAnActionError(f"{name} needs text, as a string")
+            return Action(_BY_TEXT[name], text=text)
         point = content.get("point")
         if name in _BY_POINT and isinstance(point, _Nested) and _nearest(screen, _CENTRE) is None:
             match = _POINT.fullmatch(point.text)
@@ -312,13 +314,6 @@ def _element_number(content: dict[str, Any], screen: Screen | None) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < count:
         raise _NotAnActionError(f"idx must be the id of an element, a whole number from 0 to {count - 1}")
     return number
-
-
-def _text(name: str, content: dict[str, Any]) -> str:
-    text = content.get("text")
-    if not isinstance(text, str):
-        raise _NotAnActionError(f"{name} needs text, as a string")
-    return text
 
 
 def _only_object(text: str) -> dict[str, Any]:
@@ -378,17 +373,14 @@ def _value(text: str, at: int) -> tuple[Any, int]:
     if match := _STRING.match(text, at):
         return _string(match[0], match.end()), match.end()
     if match := _NUMBER.match(text, at):
-        return _number(match[0]), match.end()
+        number = match[0]
+        return int(number) if number.removeprefix("-").isdigit() else float(number), match.end()
     if (match := _WORD.match(text, at)) and match[0] in _WORDS:
         return _WORDS[match[0]], match.end()
     if text[at : at + 1] in ("{", "["):
         end = _end_of_nested(text, at)
         return _Nested(text[at:end]), end
     raise _BrokenError(at)
-
-
-def _number(text: str) -> int | float:
-    return int(text) if text.removeprefix("-").isdigit() else float(text)
 
 
 def _end_of_nested(text: str, at: int) -> int:

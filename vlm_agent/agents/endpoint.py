@@ -32,7 +32,7 @@ from vlm_agent.agents.llm.cost import Expense, estimated_tokens, text_tokens
 from vlm_agent.agents.llm.prompted import ServedAgent, ServedSettings
 from vlm_agent.agents.llm.prompts import assistant, pixels_of, system, user
 from vlm_agent.agents.llm.users_prompt import UsersPrompt
-from vlm_agent.agents.of_run import grey_screens_of, recipe_of, run_of, text_inputs_of, text_notes_of
+from vlm_agent.agents.of_run import RECORDED_NOTE, grey_screens_of, recipe_of, run_of, text_inputs_of, text_notes_of
 from vlm_agent.episodes import Episode, Screen, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.data import IN_TURNS
@@ -191,11 +191,15 @@ class EndpointSettings(ServedSettings):
 
     @property
     def text_inputs(self) -> tuple[str, ...]:
-        return () if self.as_trained is None else text_inputs_of(self._recipe.data)
+        if self.as_trained is not None:
+            return text_inputs_of(self._recipe.data)
+        return ("action",) if "steps" in self._prompt_names else ()
 
     @property
     def text_notes(self) -> dict[str, str]:
-        return {} if self.as_trained is None else text_notes_of(self._recipe.data)
+        if self.as_trained is not None:
+            return text_notes_of(self._recipe.data)
+        return {"instructions": RECORDED_NOTE} if "instruction" in self._prompt_names else {}
 
     @property
     def reads_elements(self) -> bool:
@@ -232,6 +236,10 @@ class EndpointSettings(ServedSettings):
     def _prompt(self) -> UsersPrompt | None:
         """The content of the file `prompt`. Raises PromptError if it cannot be used."""
         return None if self.prompt is None else UsersPrompt.read(Path(self.prompt))
+
+    @property
+    def _prompt_names(self) -> set[str]:
+        return set() if self._prompt is None else self._prompt.names
 
     @cached_property
     def _weights(self) -> str | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _OF_PLANNERS = {"plan": "plans", "step": "immediate steps"}
 """Notes that a planner writes, by what reports call them."""
 
-_RECORDED_NOTE = "recorded, of the current step; no phone gives it"
+RECORDED_NOTE = "recorded, of the current step; no phone gives it"
 _RECORDED_STEPS = "recorded, as the earlier actions are; online the agent reads its own"
 
 
@@ -66,16 +66,12 @@ class RunSettings(AgentSettings):
     def text_notes(self) -> dict[str, str]:
         """What `data.notes` and `data.references` have the run read of planners and of other episodes, and where its
         adapter is."""
-        return text_notes_of(self.recipe.data) | self._adapter_note
-
-    @property
-    def _adapter_note(self) -> dict[str, str]:
-        model = self.recipe.model
-        if not self._trained.adapted:
-            return {}
-        if self.is_merged:
-            return {"adapter": f"merged into {model.dtype} weights"}
-        return {"adapter": f"apart from {model.dtype if model.quantisation is None else model.quantisation} weights"}
+        notes, model = text_notes_of(self.recipe.data), self.recipe.model
+        if self._trained.adapted and self.is_merged:
+            notes["adapter"] = f"merged into {model.dtype} weights"
+        elif self._trained.adapted:
+            notes["adapter"] = f"apart from {model.dtype if model.quantisation is None else model.quantisation} weights"
+        return notes
 
     @property
     def is_merged(self) -> bool:
@@ -150,7 +146,7 @@ def text_inputs_of(data: DataRecipe) -> tuple[str, ...]:
 def text_notes_of(data: DataRecipe) -> dict[str, str]:
     """Lines of the report on the notes of planners and the references that an agent of a run reads."""
     used, references = UsedNotes(data.notes), data.references
-    notes = {_OF_PLANNERS[name]: _RECORDED_NOTE for name in used.read_names if name in _OF_PLANNERS}
+    notes = {_OF_PLANNERS[name]: RECORDED_NOTE for name in used.read_names if name in _OF_PLANNERS}
     notes |= {_OF_PLANNERS[name]: "the agent's own, of the first step" for name in used.first_names}
     if IN_WORDS in used.uses:
         notes["earlier steps"] = _RECORDED_STEPS

@@ -18,7 +18,7 @@ import numpy as np
 from vlm_agent.agents.agent import Agent, Answer, Asked, Judge, Preparation, Turn
 from vlm_agent.agents.chats import Episodes
 from vlm_agent.agents.controls import AgentAround
-from vlm_agent.episodes import Episode, Screen, Step, UiElement
+from vlm_agent.episodes import Episode, Screen, UiElement
 from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of
 from vlm_agent.screens.seen import Understood
@@ -73,8 +73,8 @@ def readers_identity(readers: Readers) -> dict[str, Any]:
     Raises UserError for a file that does not exist.
     """
     identity = readers.model_dump(mode="json", exclude={"text": {"cache", "threads"}})
-    paths = {name: identity[name].partition(":")[2] for name in ("widgets", "icons")}
-    files = {name: _digest(Path(path)) for name, path in paths.items() if path}
+    named = {name: identity[name].partition(":") for name in ("widgets", "icons")}
+    files = {name: _digest(kind, Path(path)) for name, (kind, _, path) in named.items() if path}
     return identity | {"files": files} if files else identity
 
 
@@ -89,12 +89,13 @@ def in_words(readers: Readers) -> str:
     return f"read from pixels (text: {text}, widgets: {readers.widgets}, icons: {readers.icons})"
 
 
-def _digest(path: Path) -> str:
-    """The digest of a file, or of the files of a checkpoint."""
+def _digest(kind: str, path: Path) -> str:
+    """The digest of a file, of a detector with the classes in the YAML file beside it, or of a checkpoint's files."""
     if not path.exists():
         raise UserError(f"readers: {path} does not exist")
     paths = [path] if path.is_file() else [one for one in path.iterdir() if one.suffix in _CHECKPOINT]
-    return sha256_of(sorted(paths))
+    beside = path.with_suffix(".yaml")
+    return sha256_of([*sorted(paths), *([beside] if kind == "onnx" and beside.is_file() else [])])
 
 
 @dataclass(frozen=True)
@@ -157,8 +158,5 @@ class ReadEpisodes:
 
 def read_episode(episode: Episode, reader: ScreenReader) -> Episode:
     """The episode with the elements of its screens read from their pixels; none without pixels."""
-    return replace(episode, steps=tuple(_read(step, reader) for step in episode.steps))
-
-
-def _read(step: Step, reader: ScreenReader) -> Step:
-    return replace(step, elements=() if step.screenshot is None else reader.elements(step.screenshot))
+    read = (replace(step, elements=reader.screen(step.screen).elements or ()) for step in episode.steps)
+    return replace(episode, steps=tuple(read))

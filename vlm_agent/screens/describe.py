@@ -68,15 +68,10 @@ def _head(part: Part, language: Language, is_title: bool) -> Iterator[str]:
         yield words["title"]
     elif part.kind != "text":
         yield words[part.kind]
-    if part.meaning:
-        yield _meaning(part.meaning, language)
+    if part.meaning:  # its name where a reader has meanings of its own
+        meaning = MEANINGS.get(part.meaning, {}).get(language, part.meaning.replace("_", " "))
+        yield plain(meaning).replace(":", " ")
     if part.on is not None:
         yield words["on" if part.on else "off"]
     if part.selected:
         yield words["selected"]
-
-
-def _meaning(name: str, language: Language) -> str:
-    """The words of a meaning; its name where a reader has meanings of its own."""
-    words = MEANINGS.get(name, {}).get(language, name.replace("_", " "))
-    return plain(words).replace(":", " ")

@@ -19,7 +19,9 @@ NARROWEST, HEADING, MARGIN = 240, 36, 12
 
 def draw_stages(pixels: np.ndarray, understood: Understood) -> Image.Image:
     """One column for each stage. Parts have their ids, icons their meanings, blocks their places in the description."""
-    screen = _scaled(Image.fromarray(pixels))
+    image = Image.fromarray(pixels)
+    scale = min(1.0, LONGEST_SIDE / max(image.size))
+    screen = image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))
     texts, widgets, parts, blocks = understood.texts, understood.widgets, understood.parts, understood.blocks
     meanings = [(part.box, _label(part.meaning, None), 0) for part in parts if part.meaning]
     kinds = [(one.box, _label(one.kind, one.on), WIDGET_KINDS.index(one.kind)) for one in widgets]
@@ -37,11 +39,6 @@ def draw_stages(pixels: np.ndarray, understood: Understood) -> Image.Image:
 def _label(kind: str, on: bool | None) -> str:
     state = {None: "", True: " on", False: " off"}[on]
     return kind.replace("_", " ") + state
-
-
-def _scaled(image: Image.Image) -> Image.Image:
-    scale = min(1.0, LONGEST_SIDE / max(image.size))
-    return image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))
 
 
 def _boxes(screen: Image.Image, found: Sequence[tuple[Box, str, int]]) -> Image.Image:

@@ -210,17 +210,14 @@ class CachedReader:
     settings: str
 
     def read(self, pixels: np.ndarray) -> tuple[Text, ...]:
-        path = self.folder / f"{self._digest(pixels)}.json"
+        digest = hashlib.sha256(f"{self.settings} {pixels.shape} {pixels.dtype}\n".encode())
+        digest.update(np.ascontiguousarray(pixels).data)
+        path = self.folder / f"{digest.hexdigest()}.json"
         texts = _read_cached(path)
         if texts is None:
             texts = self.reader.read(pixels)
             write_checked(path, {"texts": [[text.box, text.text, text.confidence] for text in texts]})
         return texts
-
-    def _digest(self, pixels: np.ndarray) -> str:
-        digest = hashlib.sha256(f"{self.settings} {pixels.shape} {pixels.dtype}\n".encode())
-        digest.update(np.ascontiguousarray(pixels).data)
-        return digest.hexdigest()
 
 
 def _read_cached(path: Path) -> tuple[Text, ...] | None:

@@ -18,7 +18,7 @@ from pydantic import Field, field_validator
 
 from vlm_agent.files.png import check_pixels
 from vlm_agent.screens.matching import make_parts
-from vlm_agent.screens.seen import Block, Box, IconReader, Part, Text, TextReader, Understood, WidgetDetector
+from vlm_agent.screens.seen import Block, Box, IconReader, Part, TextReader, Understood, WidgetDetector
 from vlm_agent.screens.text import (
     SMALLEST,
     TEXT_READERS,
@@ -105,7 +105,9 @@ def understand(pixels: np.ndarray, readers: Readers | LoadedReaders, seconds: Se
     if min(size) < SMALLEST:
         return Understood(size, (), (), (), ())
     with clock.of("text"):
-        texts, unsure = _texts(pixels, loaded.text)
+        reader = loaded.text
+        likely, unsure = reader.split(pixels) if isinstance(reader, Confident) else (reader.read(pixels), ())
+        texts = without_repeats(likely)
     with clock.of("widgets"):
         widgets = loaded.widgets.detect(pixels)
     with clock.of("matching"):
@@ -116,12 +118,6 @@ def understand(pixels: np.ndarray, readers: Readers | LoadedReaders, seconds: Se
         active = _blocks().active_tabs(pixels, parts)
         blocks, parts = in_blocks(pixels, tuple(replace(part, selected=part.id in active) for part in parts))
     return Understood(size, texts, widgets, parts, blocks, unsure)
-
-
-def _texts(pixels: np.ndarray, reader: TextReader) -> tuple[tuple[Text, ...], tuple[Text, ...]]:
-    """(texts, those below the confidence of the reader)"""
-    likely, unsure = reader.split(pixels) if isinstance(reader, Confident) else (reader.read(pixels), ())
-    return without_repeats(likely), unsure
 
 
 def _with_meanings(pixels: np.ndarray, parts: tuple[Part, ...], loaded: LoadedReaders) -> tuple[Part, ...]:

@@ -175,10 +175,7 @@ def _scrolled(before: Screen, after: Screen) -> str | None:
     moved = sorted(shift for shift in shifts if max(map(abs, shift)) >= _SCROLLED)
     if len(moved) < 2 or any(abs(last - first) > _SAME_PLACE for first, last in zip(moved[0], moved[-1], strict=True)):
         return None
-    return _direction(*moved[0])
-
-
-def _direction(dy: float, dx: float) -> str:
+    dy, dx = moved[0]
     if abs(dy) >= abs(dx):
         return "down" if dy > 0 else "up"
     return "right" if dx > 0 else "left"

@@ -124,8 +124,8 @@ class Focus:
 
     def is_secret(self, text: str, activity: str, elements: Sequence[UiElement] | None) -> bool:
         """Whether `text`, typed on the screen with these elements, is a secret by the rule above."""
-        now = tuple(elements or ())
-        if has_card(text) or _is_secret_activity(activity):
+        now, name = tuple(elements or ()), activity.rpartition("/")[2]
+        if has_card(text) or any(word.lower() in ACTIVITY_WORDS for word in _CAMEL.split(name)):
             return True
         if activity != self.activity or self.touch_yx is None:
             return _has_name(now)
@@ -179,8 +179,3 @@ class Secrets:
 
 def _has_name(elements: Iterable[UiElement]) -> bool:
     return any(names_secret(element.text) for element in elements)
-
-
-def _is_secret_activity(activity: str) -> bool:
-    name = activity.rpartition("/")[2]
-    return any(word.lower() in ACTIVITY_WORDS for word in _CAMEL.split(name))

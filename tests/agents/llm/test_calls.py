@@ -290,16 +290,28 @@ def test_a_reply_that_utf8_cannot_hold_is_kept(tmp_path):
 
 def test_an_endpoint_that_keeps_failing_counts_as_lost(tmp_path, monkeypatch):
     monkeypatch.setattr(calls_module, "MOST_FAILURES", 3)
-    with serving(lambda n, body: Reply(b"bad picture", 400) if n else reply()) as (url, requests):
-        calls = calls_to(url, tmp_path)
+    with serving(lambda n, body: Reply(b"no memory", 500) if n else reply()) as (url, requests):
+        calls = calls_to(url, tmp_path, attempts=1)
         calls.completion(ask("one that is answered"), 16)
-        for number in range(2):
-            with pytest.raises(CallError):
-                calls.completion(ask(str(number)), 16)
-        with pytest.raises(EndpointError, match=r"3 calls failed one after the other.*bad picture") as caught:
-            calls.completion(ask("2"), 16)
-    assert not isinstance(caught.value, CallError)
+        error = lost(calls, 2)
+    assert error.startswith("3 calls failed one after the other") and "no memory" in error
+    assert error.endswith("run the same command again to continue")
     assert len(requests) == 4
+
+
+def test_refusals_of_the_end_of_a_long_episode_do_not_end_the_command(tmp_path, monkeypatch):
+    monkeypatch.setattr(calls_module, "MOST_FAILURES", 3)
+    monkeypatch.setattr(calls_module, "MOST_REFUSALS", 6)
+    with serving(lambda n, body: reply() if n in (0, 6) else Reply(b"beyond the context", 400)) as (url, _):
+        calls = calls_to(url, tmp_path)
+        calls.completion(ask("answered"), 16)
+        for number in range(5):
+            with pytest.raises(CallError):
+                calls.completion(ask(f"too long {number}"), 16)
+        calls.completion(ask("the next episode"), 16)
+        error = lost(calls, 5)
+    assert error.startswith("6 calls failed one after the other")
+    assert error.endswith("refuses the same request again unless it, or the agent's settings, are changed")
 
 
 def lost(calls: Calls, failures: int) -> str:
@@ -329,6 +341,13 @@ def test_an_endpoint_that_has_answered_nothing_is_lost_after_five_failed_calls(t
     with serving(lambda n, body: rubbish) as (url, requests):
         assert "each of the first 5 calls failed, the last one with:" in lost(calls_to(url, tmp_path, attempts=2), 4)
     assert len(requests) == 10
+
+
+def test_replies_that_came_too_late_are_no_sign_that_an_endpoint_answers(tmp_path):
+    with serving(lambda n, body: Reply({"usage": {"prompt_tokens": 1, "completion_tokens": 1}})) as (url, _):
+        for _ in range(2):
+            assert "each of the first 5 calls failed" in lost(calls_to(url, tmp_path, attempts=1), 4)
+        assert "earlier commands" in calls_to(url, tmp_path, price=Price(read=1, written=1)).spending()
 
 
 def test_one_reply_now_or_in_an_earlier_command_is_enough_to_go_on(tmp_path):

@@ -11,6 +11,7 @@ from helpers.agents.chat_server import Reply, serving
 
 from vlm_agent.agents.llm import client, http
 from vlm_agent.agents.llm.client import CallError, ChatEndpoint, EndpointError
+from vlm_agent.agents.llm.completion import Completion
 
 MESSAGES = [{"role": "user", "content": "what now?"}]
 
@@ -137,6 +138,18 @@ def test_transient_failures_are_retried_with_exponential_backoff(fault):
         assert endpoint(url, waits).completion(MESSAGES, 32).text == "complete"
     assert waits == [1, 2, 4]
     assert len(requests) == 4
+
+
+def test_a_server_may_be_away_for_a_day(monkeypatch):
+    def away(*_) -> Completion:
+        if len(waits) < 1500:
+            raise client._TransientError("busy")
+        return Completion("tap")
+
+    waits: list[float] = []
+    monkeypatch.setattr(ChatEndpoint, "_answered", away)
+    assert endpoint("http://a:1", waits, attempts=2000).completion(MESSAGES, 16).text == "tap"
+    assert waits[:7] == [1, 2, 4, 8, 16, 32, 60] and waits[-1] == 60
 
 
 def test_a_request_is_repeated_after_a_timeout():

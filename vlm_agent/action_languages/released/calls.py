@@ -228,10 +228,6 @@ def _glm_text(typed: str) -> str:
     return f'"{typed}"'
 
 
-def _glm_app(name: str) -> str:
-    return _glm_text(name.replace("\\", "\\\\").replace("\n", "\\n"))
-
-
 class AutoGlmSettings(ReleasedSettings):
     """AutoGLM-Phone, 0 to 999. The name of an app has escapes, typed text has none."""
 
@@ -260,7 +256,7 @@ class AutoGlmSettings(ReleasedSettings):
             "complete": 'finish(message="done")',
         },
         _glm_text,
-        {"open_app": _glm_app},
+        {"open_app": lambda name: _glm_text(name.replace("\\", "\\\\").replace("\n", "\\n"))},
         scale=Scale(999, 999),
     )
 

@@ -66,10 +66,6 @@ def _atlas_call(answer: str) -> Call | None:
     return None if start is None else _call(_ATLAS.match(answer, start.end()))
 
 
-def _odyssey_call(answer: str) -> Call | None:
-    return _call(_ODYSSEY.fullmatch(answer))
-
-
 _WORDS = {name: name.upper() for name in SWIPES}
 _ATLAS_WRITES = {
     "tap": "CLICK <point>[[%(x)s,%(y)s]]</point>",
@@ -103,4 +99,10 @@ class OdysseyAgentSettings(ReleasedSettings):
     """OdysseyAgent, 0 to 1000."""
 
     name: Literal["odyssey_agent"] = "odyssey_agent"
-    FORM: ClassVar[Form] = Form(_odyssey_call, _READS | {"PAUSE": plain("wait")}, _ODYSSEY_WRITES, str, words=_WORDS)
+    FORM: ClassVar[Form] = Form(
+        lambda answer: _call(_ODYSSEY.fullmatch(answer)),
+        _READS | {"PAUSE": plain("wait")},
+        _ODYSSEY_WRITES,
+        str,
+        words=_WORDS,
+    )

@@ -41,13 +41,13 @@ def stroke(starts: tuple[str, ...], ends: tuple[str, ...]) -> Read:
 
 
 def worded(key: str, *starts: str) -> Read:
-    """A swipe whose direction is a word, from one of the points `starts` if present."""
-    return lambda arguments, scale: scale.swiped(arguments.get(key), scale.point(_first(arguments, starts)))
+    """A swipe whose direction is a word, from one of the points `starts` if present; None if that cannot be read."""
+    return lambda arguments, scale: _swiped(arguments.get(key), _first(arguments, starts), scale)
 
 
 def going(word: str, *starts: str) -> Read:
     """`worded` for a word that is the name of the call."""
-    return lambda arguments, scale: scale.swiped(word, scale.point(_first(arguments, starts)))
+    return lambda arguments, scale: _swiped(word, _first(arguments, starts), scale)
 
 
 def paged(arguments: Mapping[str, Any], scale: Scale) -> Action | None:
@@ -88,6 +88,13 @@ def _touched(name: str, point: tuple[float, float] | None) -> Action | None:
     if point is None:
         return None
     return Action.tap(*point) if name == "tap" else Action(_KINDS[name], point)
+
+
+def _swiped(word: Any, start: Any, scale: Scale) -> Action | None:
+    if start is None or start == "":  # UI-TARS's own reader passes over an empty one
+        return scale.swiped(word)
+    start_yx = scale.point(start)
+    return None if start_yx is None else scale.swiped(word, start_yx)
 
 
 def _first(arguments: Mapping[str, Any], keys: tuple[str, ...]) -> Any:

@@ -13,6 +13,7 @@ button Recents.
 """
 
 import re
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from vlm_agent.action_languages.released.language import (
@@ -75,11 +76,8 @@ _MAI_WRITES = _WRITES | {
 }
 
 
-def _form(scale: Scale) -> Form:
-    return Form(_call, _READS, _WRITES, json_text, scale=scale, around=_AROUND)
-
-
-_AS_WRITTEN, _TO_999 = _form(Scale()), _form(Scale(999, 999, counts=(2, 4)))
+_AS_WRITTEN = Form(_call, _READS, _WRITES, json_text, around=_AROUND)
+_TO_999 = replace(_AS_WRITTEN, scale=Scale(999, 999, counts=(2, 4)))
 
 
 class Qwen25Settings(PixelSettings):
@@ -115,13 +113,10 @@ class MaiUiSettings(DisputedSettings):
     """MAI-UI, 0 to 999."""
 
     name: Literal["mai_ui"] = "mai_ui"
-    FORM: ClassVar[Form] = Form(
-        _call,
-        _READS
+    FORM: ClassVar[Form] = replace(
+        _TO_999,
+        reads=_READS
         | {"swipe": worded("direction", "coordinate"), "drag": stroke(("start_coordinate",), ("end_coordinate",))},
-        _MAI_WRITES,
-        json_text,
+        writes=_MAI_WRITES,
         start_and_word=True,
-        scale=Scale(999, 999, counts=(2, 4)),
-        around=_AROUND,
     )

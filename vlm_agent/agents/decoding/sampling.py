@@ -32,14 +32,19 @@ class SampledAnswer:
 
 @dataclass
 class Sampling:
-    """The choices of an agent that samples, which are kept in `answers` by (episode, step). A `seed` and a step of an
-    episode always draw the same numbers."""
+    """The choices of an agent that samples. A `seed` and a step of an episode always draw the same numbers.
+
+    `keeps`: whether choices are kept in `answers`, by (episode, step): some 5 kB each.
+    """
 
     temperature: float
     seed: str
+    keeps: bool = True
     answers: dict[tuple[str, int], SampledAnswer] = field(default_factory=dict)
 
     def of_step(self, episode: str, step: int) -> SampledAnswer:
         rng = random.Random(f"{self.seed}/{episode}/{step}")  # noqa: S311 (no secret)
-        answer = self.answers[episode, step] = SampledAnswer(self.temperature, rng)
+        answer = SampledAnswer(self.temperature, rng)
+        if self.keeps:
+            self.answers[episode, step] = answer
         return answer

@@ -47,10 +47,8 @@ CREATE TABLE demonstrations (
     recorded INTEGER NOT NULL,
     checksum TEXT NOT NULL
 )"""
-_ALL = "SELECT number, goal, app, lines, recorded, checksum FROM demonstrations ORDER BY number"
-_SAME = (
-    "SELECT number, goal, app, lines, recorded, checksum FROM demonstrations WHERE goal = ? AND app = ? AND lines = ?"
-)
+_ROWS = "SELECT number, goal, app, lines, recorded, checksum FROM demonstrations"
+_ALL, _SAME = f"{_ROWS} ORDER BY number", f"{_ROWS} WHERE goal = ? AND app = ? AND lines = ?"
 _INSERT = "INSERT INTO demonstrations (goal, app, lines, recorded, checksum) VALUES (?, ?, ?, ?, '')"
 _SEAL = "UPDATE demonstrations SET checksum = ? WHERE number = ?"
 
@@ -121,10 +119,11 @@ class Demonstrations:
 
     def get(self, number: int) -> Demonstration:
         """Raises DemonstrationsError for an unknown number."""
-        for demonstration in self.all():
-            if demonstration.number == number:
-                return demonstration
-        raise DemonstrationsError(f"{self.path} has no demonstration {number}; {self._numbers()}")
+        found = {one.number: one for one in self.all()}
+        if number in found:
+            return found[number]
+        others = f"it has {', '.join(map(str, found))}" if found else "it is empty"
+        raise DemonstrationsError(f"{self.path} has no demonstration {number}; {others}")
 
     def remove(self, number: int) -> Demonstration:
         """Removes a demonstration and returns it. Raises DemonstrationsError for an unknown number."""
@@ -162,10 +161,6 @@ class Demonstrations:
             if self._vectors is None or self._vectors[0] is not encoder or self._vectors[1] != goals:
                 self._vectors = encoder, goals, encoder.encode(goals)
             return self._vectors[2]
-
-    def _numbers(self) -> str:
-        numbers = [str(one.number) for one in self.all()]
-        return f"it has {', '.join(numbers)}" if numbers else "it is empty"
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

@@ -58,7 +58,9 @@ def read_table(path: Path) -> Iterator[PublishedDemonstration]:
     try:
         missing = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
         if missing:
-            raise DemonstrationsError(f"{path} has no column {', '.join(missing)}; its first line must name {_COLUMNS}")
+            raise DemonstrationsError(
+                f"{path} has no column {', '.join(missing)}; its first line must name {', '.join(COLUMNS)}"
+            )
         for number, row in enumerate(reader, 2):
             app, goal, traces = (row[column] for column in COLUMNS)
             if app is None or not (goal or "").strip() or not (traces or "").strip():
@@ -68,9 +70,6 @@ def read_table(path: Path) -> Iterator[PublishedDemonstration]:
             yield PublishedDemonstration(number, app, goal, tuple(_line(part) for part in _parts(traces)))
     except csv.Error as error:
         raise DemonstrationsError(f"{path}, line {reader.line_num}: not CSV ({error}); save the table as CSV") from None
-
-
-_COLUMNS = ", ".join(COLUMNS)
 
 
 def _text(path: Path) -> str:

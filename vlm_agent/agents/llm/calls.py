@@ -28,7 +28,7 @@ from typing import Any, TextIO, cast
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from vlm_agent.agents.llm.client import CallError, ChatEndpoint, EndpointError, RefusedError, api_key
+from vlm_agent.agents.llm.client import CallError, ChatEndpoint, EndpointError, RefusedError, api_key, retry_advice
 from vlm_agent.agents.llm.completion import Completion, Tokens
 from vlm_agent.agents.llm.cost import Expense, Price, amount, estimated_tokens, text_tokens
 from vlm_agent.errors import UserError
@@ -37,9 +37,10 @@ from vlm_agent.settings import Section
 
 MARKER = ".asked"
 
-FIRST_FAILURES, MOST_FAILURES = 5, 50
+FIRST_FAILURES, MOST_FAILURES, MOST_REFUSALS = 5, 50, 1_000
 """Calls that may fail one after the other before the endpoint counts as lost: as long as it has answered none, and
-later."""
+later, without the refused ones and with them. A server that refuses prompts beyond its context refuses the end of a
+long episode, and answers the next one."""
 
 SAME_REFUSALS = 2
 """Calls that an endpoint which has answered none may refuse with the same words, before it counts as one that refuses
@@ -98,8 +99,8 @@ class _Totals:
     first of a call. `unusable`: requests that may be billed, and whose replies were refused or did not arrive.
     `estimated`: requests whose tokens the server did not report. `lost`: replies that a killed process received or
     waited for, and did not write, and those that were of no use to earlier commands. `failed`: calls; `failures` of
-    them since the last reply. `has_answered`: the model, now or in an earlier command. `refusal`: the words of the last
-    refused call, and `refusals` of them one after the other."""
+    them since the last reply, and `unrefused` without a refusal. `has_answered`: the model, now or in an earlier
+    command. `refusal`: the words of the last refused call, and `refusals` of them one after the other."""
 
     before: Expense = field(default=Expense())
     spent: Expense = field(default=Expense())
@@ -111,6 +112,7 @@ class _Totals:
     lost: int = 0
     failed: int = 0
     failures: int = 0
+    unrefused: int = 0
     has_answered: bool = False
     refusal: str = ""
     refusals: int = 0
@@ -118,6 +120,7 @@ class _Totals:
     def count_failure(self, error: CallError) -> None:
         self.failed += 1
         self.failures += 1
+        self.unrefused += not isinstance(error, RefusedError)
         refusal = _NUMBERS.sub("", str(error)) if isinstance(error, RefusedError) else ""
         self.refusals = self.refusals + 1 if refusal and refusal == self.refusal else 1
         self.refusal = refusal
@@ -131,10 +134,11 @@ class _Totals:
                 f"each of the first {self.failures} calls failed, the last one with: {error}; is this the address of a "
                 "chat endpoint, and does the model answer?"
             )
-        if self.failures >= MOST_FAILURES:
+        if self.unrefused >= MOST_FAILURES or self.failures >= MOST_REFUSALS:
+            advice = retry_advice([str(error)], "run the same command again to continue")
             return (
-                f"{self.failures} calls failed one after the other, the last one with: {error}; every reply so far is "
-                "on disk: run the same command again to continue"
+                f"{self.failures:,} calls failed one after the other, the last one with: {error}; every reply so far "
+                f"is on disk: {advice}"
             )
         return None
 
@@ -162,8 +166,9 @@ class Calls:
         self.chat = replace(chat, pace=self._before_request, sleep=sleep)
         self.folder, self.limits, self.weights = folder, limits, weights
         self._lock = threading.Lock()
-        before = _paid_before(folder, chat.model, has_price=limits.price is not None)
-        self._totals = _Totals(before=before, has_answered=is_patient or before.calls > 0)
+        replies, lost = _paid_before(folder, chat.model, has_price=limits.price is not None)
+        # Lost replies may be those of an endpoint that never answers in time.
+        self._totals = _Totals(before=replies + lost, has_answered=is_patient or replies.calls > 0)
 
     def completion(self, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Completion:
         """The model's reply, from disk if the same was asked before.
@@ -277,7 +282,7 @@ class Calls:
             self._totals.repeated += reply.calls - 1
             self._totals.estimated += reply.tokens is None
             self._totals.lost += earlier.calls
-            self._totals.failures = 0
+            self._totals.failures = self._totals.unrefused = 0
             self._totals.has_answered = True
         return reply
 
@@ -296,9 +301,11 @@ class Calls:
     def _request(
         self, messages: Sequence[Mapping[str, Any]], max_tokens: int, unusable: Callable[[Tokens | None], None]
     ) -> Completion:
-        is_running = self._totals.spent.calls > 0
+        is_running, key = self._totals.spent.calls > 0, api_key() or ""
         try:
-            return _without_key(self.chat.completion(messages, max_tokens, is_running, unusable))
+            reply = self.chat.completion(messages, max_tokens, is_running, unusable)
+            # In case the server repeats the key.
+            return reply if len(key) < _SHORTEST_KEY else replace(reply, text=reply.text.replace(key, "…"))
         except CallError as error:
             with self._lock:
                 self._totals.count_failure(error)
@@ -390,14 +397,14 @@ def _read(path: Path) -> dict[str, Any]:
     return read_checked(path, "remove it, and its request is sent again", _Reply)
 
 
-def _paid_before(folder: Path, model: str, has_price: bool) -> Expense:
-    """Cost of the calls in a folder, lost replies included. Without a price, one reply is read, because a folder may
-    hold a million: the sum then shows only whether there are any. Removes markers that have a reply."""
-    total = Expense()
+def _paid_before(folder: Path, model: str, has_price: bool) -> tuple[Expense, Expense]:
+    """Cost of the replies in a folder, and of lost ones. Without a price, one reply is read, because a folder may hold
+    a million: the sum then shows only whether there are any. Removes markers that have a reply."""
+    replies = lost = Expense()
     for path in folder.glob("??/*.json"):
         content = _read(path)
         if content["model"] == model:
-            total += Expense(**content["paid"])
+            replies += Expense(**content["paid"])
             if not has_price:
                 break
     for path in folder.glob(f"??/*{MARKER}"):
@@ -408,11 +415,5 @@ def _paid_before(folder: Path, model: str, has_price: bool) -> Expense:
         if path.with_suffix(".json").exists():  # its process was killed after it had written the reply
             path.unlink(missing_ok=True)
         elif marker.model == model:
-            total += marker.expense
-    return total
-
-
-def _without_key(reply: Completion) -> Completion:
-    """The reply without the API key, in case the server repeats it."""
-    key = api_key() or ""
-    return reply if len(key) < _SHORTEST_KEY else replace(reply, text=reply.text.replace(key, "…"))
+            lost += marker.expense
+    return replies, lost

@@ -138,7 +138,7 @@ class ChatEndpoint:
                     unusable(error.tokens)
                 if attempt == self.attempts:
                     raise CallError(f"{self._address}: {error}, {attempt} times") from None
-                wait = min(2.0 ** (attempt - 1) if error.wait is None else error.wait, _LONGEST_WAIT)
+                wait = min(2.0 ** min(attempt - 1, 6) if error.wait is None else error.wait, _LONGEST_WAIT)
                 request = f"{self._address}, {name_of(messages)}"
                 report_retry(request, str(error), attempt + 1, self.attempts, wait)
                 self.sleep(wait)
@@ -278,7 +278,8 @@ class ChatEndpoint:
     def _refused(self, error: "APIStatusError") -> Exception:
         message = _shown(error.response.content)
         if error.status_code in _TRANSIENT:
-            wait = _seconds(error.response.headers.get("Retry-After"))
+            after = error.response.headers.get("Retry-After", "")
+            wait = float(after) if after.isascii() and after.isdigit() else None
             return _TransientError(f"status {error.status_code}: {message}", wait)
         if error.status_code == 401:
             state = "the server rejected the one that is set" if api_key() else "none is set"
@@ -310,10 +311,6 @@ def _shown(body: bytes) -> str:
     text, key = " ".join(body.decode("utf-8", "replace").split()), api_key()
     start = (text.replace(key, "…") if key else text)[:_MESSAGE_CHARACTERS] or "no further message"
     return only_printable(start)
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    return float(retry_after) if retry_after is not None and retry_after.isascii() and retry_after.isdigit() else None
 
 
 SECONDS_BETWEEN_LINES = 10.0

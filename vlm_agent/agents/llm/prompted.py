@@ -120,12 +120,6 @@ class Replies:
             sum(seconds, 0.0) if len(seconds) == len(replies) else None,
         )
 
-    def notes(self) -> tuple[tuple[str, ...], ...]:
-        return tuple(reply.notes for reply in self.counted)
-
-    def seconds_on_disk(self) -> float:
-        return sum(reply.seconds_on_disk for reply in self.counted)
-
 
 @dataclass(frozen=True)
 class ServedAgent(Agent):
@@ -192,7 +186,9 @@ class PromptedAgent(ServedAgent):
         replies = Replies(self.calls, self.rehearsed)
         try:
             found = answer(replies)
-            cost = replace(found.diagnostics, seconds_on_disk=replies.seconds_on_disk(), replies=replies.notes())
+            on_disk = sum(reply.seconds_on_disk for reply in replies.counted)
+            notes = tuple(reply.notes for reply in replies.counted)
+            cost = replace(found.diagnostics, seconds_on_disk=on_disk, replies=notes)
             return replace(found, usage=replies.usage(), diagnostics=cost)
         except CallError as error:
             return Answer("", None, failed=str(error))  # the cost of a whole step is unknown

@@ -53,12 +53,13 @@ class UsersPrompt(Section):
 
     @model_validator(mode="after")
     def _has_a_task(self) -> Self:
-        if not self._names & {"goal", "instruction"}:
+        if not self.names & {"goal", "instruction"}:
             raise ValueError(f"$goal or $instruction is missing; {_KNOWN}")
         return self
 
     @property
-    def _names(self) -> set[str]:
+    def names(self) -> set[str]:
+        """The placeholders in both texts."""
         return {name for text in (self.system, self.user) for name in Template(text).get_identifiers()}
 
     @classmethod
@@ -73,14 +74,14 @@ class UsersPrompt(Section):
         older = max(len(history) - past_screens, 0)
         past = history[:older]
         texts: dict[str, Callable[[], str]] = {
-            "goal": lambda: goal,
+            "goal": lambda: goal.encode("utf-8", "replace").decode(),  # no request holds a lone surrogate
             "instruction": lambda: _instruction(screen),
             "calls": lambda: _lines([language.encode(turn.action, turn.screen) for turn in past]),
             "steps": lambda: _lines([turn.screen.instruction or turn_in_words(turn) for turn in past]),
             "height": lambda: str(_picture(language, screen)[0]),
             "width": lambda: str(_picture(language, screen)[1]),
         }
-        filled = {name: texts[name]() for name in self._names}
+        filled = {name: texts[name]() for name in self.names}
         messages = [system(Template(self.system).substitute(filled))] if self.system else []
         text = Template(self.user).substitute(filled)
         for turn in history[older:]:

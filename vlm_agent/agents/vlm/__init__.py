@@ -41,4 +41,5 @@ class VlmSettings(RunSettings):
         from vlm_agent.agents.vlm.agent import Sampling, VlmAgent
 
         agent = VlmAgent.from_run(folder, self.bf16, self.batch_tokens, self.constrained, self.is_merged)
-        return replace(agent, sampling=Sampling(self.temperature, "agent")) if self.temperature else agent
+        sampling = Sampling(self.temperature, "agent", keeps=False)
+        return replace(agent, sampling=sampling) if self.temperature else agent
