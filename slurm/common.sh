@@ -162,17 +162,29 @@ conclude() {
     elif [ -n "$ended" ]; then
         # Cancelled, or preempted: Slurm requeues it where the site is configured so.
         say "ended by Slurm with $now $UNIT"
-        if [ -n "$preempted" ]; then scontrol requeue "$JOB" || say "Slurm refuses to requeue the job"; fi
+        if [ -n "$preempted" ]; then requeue "$now"; fi
         exit "$status"
     elif [ -n "$noticed" ] || [ "$status" = 75 ]; then
         stop_if_stuck
         record again "$now" "status $status"
         say "stopped with $now $UNIT; requeued"
-        scontrol requeue "$JOB" || say "Slurm refuses to requeue the job; submit it again to resume"
+        requeue "$now"
         exit 75
     fi
     fail "status $status"
     exit "$status"
+}
+
+# requeue DONE: a busy controller, as at the time limit of many jobs, does not answer at once; a refusal is recorded, because
+# `vlm-agent status` would otherwise show a job that waits.
+requeue() {
+    local tries
+    for ((tries = 0; tries < 4; tries++)); do
+        if scontrol requeue "$JOB"; then return; fi
+        sleep 5
+    done
+    record stopped "$1" "Slurm refuses to requeue it; submit it again to resume"
+    say "Slurm refuses to requeue the job; submit it again to resume"
 }
 
 # fail WHY: records the failure, and prints the end of the log to Slurm's output file.

@@ -45,7 +45,7 @@ default() {
 
 read_command() {
     local stage="" nodes=""
-    dry_run="" gpu=H100 convert=() features=() train=() evaluate=() compare=() stages=()
+    dry_run="" gpu="" convert=() features=() train=() evaluate=() compare=() stages=()
     while [ $# -gt 0 ]; do
         case $1 in
             --dry-run) dry_run=1 ;;
@@ -79,6 +79,20 @@ read_command() {
             "\`slurm/pipeline.sh --nodes $nodes train\` and name it as \`run:\` in the comparison file"
     fi
     [ "${#stages[@]}" -gt 0 ] || fail "name a stage: convert, features, train, evaluate or compare (see --help)"
+    if [ -n "$nodes" ] && [[ " ${stages[*]} " != *" train "* ]]; then fail "--nodes is for train; remove it"; fi
+    if [ -n "$gpu" ] && [[ -z $dry_run || ${stages[0]} != compare ]]; then
+        fail "--gpu is for the hours that \`--dry-run compare\` prints; remove it"
+    fi
+    local word
+    for word in "${convert[@]}" "${features[@]}" "${evaluate[@]}"; do
+        case $word in
+            --finish) fail "a stage is submitted with its --finish, as a job of its own; remove it" ;;
+            --online)
+                fail "evaluate --online is no job array; submit it alone, after training:" \
+                    "sbatch --gres=gpu:1 --wrap 'vlm-agent evaluate --online …'"
+                ;;
+        esac
+    done
 }
 
 # Sets the defaults, and reports errors at submission that would otherwise show only after waiting in the queue.
@@ -129,7 +143,7 @@ check_stages() {
     use_caches
     "${program[@]}" check "${words[@]:1}" >&2 || fail "nothing is submitted; see above"
     if [ "${stages[0]}" != compare ]; then return; fi
-    listing=$("${program[@]}" compare "${compare[@]}" --list-stages ${dry_run:+--hours "$gpu"}) ||
+    listing=$("${program[@]}" compare "${compare[@]}" --list-stages ${dry_run:+--hours "${gpu:-H100}"}) ||
         fail "the stages cannot be listed, see above"
 }
 
@@ -183,7 +197,9 @@ submit() {
 
 # Cancels the jobs submitted so far, so that no incomplete pipeline stays in the queue.
 give_up() {
-    if [ "${#jobs[@]}" -gt 0 ]; then scancel "${jobs[@]#*:}"; fi
+    local before=("${jobs[@]#*:}")
+    if [ "${#before[@]}" = 0 ]; then fail "Slurm refused $1 (its message is above)"; fi
+    scancel "${before[@]}" || fail "Slurm refused $1, and to cancel the jobs before it: run \`scancel ${before[*]}\`"
     fail "Slurm refused $1 (its message is above); the jobs submitted before are cancelled"
 }
 

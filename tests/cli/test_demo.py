@@ -1,13 +1,14 @@
 """The demo removes no folder of other files, and explains what fails; test_installs.py runs every stage of it."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from vlm_agent.cli import demo_stages
+from vlm_agent.cli import INTERRUPTED, demo_stages, main
 from vlm_agent.cli.demo_stages import MARKER, DemoError, claim
 from vlm_agent.errors import DatasetError
 from vlm_agent.files.peak_memory import PeakMemory
@@ -51,6 +52,16 @@ def test_the_files_of_an_earlier_demo_are_removed(tmp_path, capsys):
     claim(tmp_path / "demo")
     assert [path.name for path in (tmp_path / "demo").iterdir()] == [MARKER]
     assert "Removing the earlier demo" in capsys.readouterr().out
+
+
+def test_a_demo_that_is_terminated_ends_the_command_under_way(tmp_path, monkeypatch):
+    stop = "import os, signal, time; os.kill(os.getppid(), signal.SIGTERM); time.sleep(600)"
+    monkeypatch.setattr(demo_stages, "run_demo", lambda *_: subprocess.run([sys.executable, "-c", stop], check=True))
+    before = signal.signal(signal.SIGTERM, lambda *_: pytest.fail("the demo would end alone"))
+    try:
+        assert main(["demo", "--output", str(tmp_path / "demo")]) == INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_without_its_recipe_nothing_is_removed(tmp_path, monkeypatch):

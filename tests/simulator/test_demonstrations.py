@@ -4,6 +4,13 @@ import gzip
 import hashlib
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import astuple, replace
 from pathlib import Path
 
@@ -11,7 +18,7 @@ import pytest
 from helpers.data.aitw_episodes import read_episodes
 from rich.console import Console
 
-from vlm_agent.cli import main
+from vlm_agent.cli import FAILED, INTERRUPTED, main
 from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.selection import read_splits
 from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -114,6 +121,45 @@ def test_what_an_interrupted_run_left_does_not_matter(written, tmp_path):
     (tmp_path / ".data.partial" / "rubbish").write_text("x")
     simulate(tmp_path / "data", 40, seed=3, sizes=(SMALL, (128, 72)), workers=1, console=quiet())
     assert digest(tmp_path / "data") == digest(written)
+
+
+def wait_until(condition, seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@contextmanager
+def simulating(folder: Path) -> Iterator[tuple[subprocess.Popen, list[Path]]]:
+    """`vlm-agent simulate` with hours of work, and its two workers in /proc, which have begun to write."""
+    command = [sys.executable, "-m", "vlm_agent.cli", "simulate", "--output", folder / "data", "--workers", "2"]
+    with subprocess.Popen([*command, "--episodes", "20000"], stderr=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: any(path.stat().st_size for path in folder.glob(".data.partial/*/*")))
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        pids = [Path("/proc", child) for child in children]
+        yield process, [path for path in pids if b"spawn_main" in (path / "cmdline").read_bytes()]
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_simulation_ends_at_once_and_leaves_no_worker_that_writes_into_the_next_one(tmp_path, stop):
+    with simulating(tmp_path) as (process, workers):
+        assert len(workers) == 2
+        process.send_signal(stop)
+        assert process.wait(timeout=30) in (INTERRUPTED, -signal.SIGKILL)
+        wait_until(lambda: not any(worker.exists() for worker in workers), 10)
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_a_worker_that_is_killed_for_memory_is_an_error_in_one_line(tmp_path):
+    with simulating(tmp_path) as (process, workers):
+        os.kill(int(workers[0].name), signal.SIGKILL)
+        assert process.wait(timeout=30) == FAILED
+        assert process.stderr.read() == (
+            "vlm-agent simulate: a process that simulates was killed, possibly for lack of memory; run the same "
+            "command again, with fewer --workers if needed\n"
+        )
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("shares", [{}, {"train": 0.5}, {"train": 1.0, "dev": 0.0}, {"train": 1.5, "test": -0.5}])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from vlm_agent.datasets.sources.aitw import SUBSETS
+from vlm_agent.devices.errors import DeviceError
 from vlm_agent.episodes import Step
 from vlm_agent.errors import UserError
 from vlm_agent.simulator import SPLITS, TEMPLATES, SimulatedPhone, Task, sample_task, split_of
@@ -132,6 +133,15 @@ def test_the_mix_of_actions_is_like_that_of_aitw():
     assert max(directions.values()) <= 0.65 * sum(directions.values())
     assert directions["left"] + directions["right"] >= 0.25 * sum(directions.values())
     assert 0.09 <= memory / 400 <= 0.18
+
+
+def test_a_screen_that_is_too_small_for_the_expert_is_an_error_that_names_its_size():
+    task = sample_task("install", "train", 9)
+    message = r"on a screen of 112x64 pixels the expert does not reach 'List apps like Outlet .* choose a larger size"
+    with pytest.raises(DeviceError, match=message):
+        solved(task, size=(112, 64))
+    phone, _ = solved(task)
+    assert task.reached(phone)
 
 
 def test_an_unknown_split_or_subset_is_refused():

@@ -9,6 +9,8 @@ import time
 import pytest
 from helpers.slurm.workplace import Workplace
 
+from vlm_agent.training.run_folder.status import read_status
+
 NO_STEP = "srun: error: Unable to create step for job 78: Memory required by task is not available"
 ENDS = f"echo '{NO_STEP}' >&2\nexit 1\n"
 NOTICED = "trap '' USR1\nuntil [ -f noticed ]; do sleep 0.05; done\n"
@@ -56,6 +58,26 @@ def test_a_step_that_cannot_be_created_is_requeued_after_a_notice(alone):
     assert _train(alone, notice=True)[0] == 75
     assert _events(alone) == ["start", "again"]
     assert "requeue 78" in (alone.folder / "calls").read_text().splitlines()
+
+
+def test_a_controller_that_is_busy_is_asked_again_to_requeue_a_job(alone):
+    alone.install("sleep", "exit 0\n")
+    busy = '[ -e "busy" ] || { touch busy; echo "Unable to contact slurm controller" >&2; exit 1; }\n'
+    alone.install("scontrol", f'[ "$1" = requeue ] || {{ echo node1; exit; }}\n{busy}echo "$*" >>calls\n')
+    assert _train(alone, notice=True)[0] == 75
+    assert (alone.folder / "calls").read_text() == "requeue 78\n"
+    assert _events(alone) == ["start", "again"]
+
+
+def test_the_status_of_a_job_that_slurm_refuses_to_requeue_does_not_say_that_it_waits(alone):
+    alone.install("sleep", "exit 0\n")
+    alone.install("scontrol", '[ "$1" != requeue ] || exit 1\necho node1\n')
+    status, printed = _train(alone, notice=True)
+    assert status == 75
+    assert "Slurm refuses to requeue the job; submit it again to resume" in printed.splitlines()[-1]
+    assert read_status(alone.folder / "run").state == (
+        "stopped in job 78: Slurm refuses to requeue it; submit it again to resume"
+    )
 
 
 def test_a_step_that_cannot_be_created_is_a_failure_with_the_reason_of_srun(alone):

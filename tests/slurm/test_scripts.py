@@ -1,5 +1,6 @@
 """The scripts pass shellcheck, are accepted by Slurm, and refuse invalid options before submission."""
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -177,6 +178,10 @@ def test_training_gets_the_requested_nodes_and_gpus(alone, nodes, gpus):
         ("evaluate --checkpoint r", "evaluate needs --output"),
         ("--nodes 2 compare c.yaml --output o", "each stage of compare has one node, so --nodes has no"),
         ("--nodes 0 train --config recipe.yaml --output r", "--nodes must be 1 or greater, not 0"),
+        ("--nodes 2 evaluate --shards s --checkpoint r --output e", "--nodes is for train; remove it"),
+        ("--gpu A100-80 train --config recipe.yaml --output r", "--gpu is for the hours that `--dry-run compare`"),
+        ("evaluate --online --checkpoint r --output e", "evaluate --online is no job array"),
+        ("convert --finish --output s", "a stage is submitted with its --finish"),
     ],
 )
 def test_invalid_options_are_refused_before_submission(alone, words, complaint):
@@ -232,6 +237,18 @@ def test_a_finished_run_is_not_submitted_again(alone):
 def test_a_missing_environment_is_an_error_before_submission(alone):
     alone.set(VENV="nowhere")
     assert "VENV of slurm/site.sh is nowhere" in alone.pipeline_alone("evaluate", "--output", "e").stderr
+
+
+def test_jobs_that_a_refused_pipeline_leaves_in_the_queue_are_named(alone):
+    """A controller that refuses a submission may not answer the cancellation either."""
+    alone.install("sbatch", 'if [ -e submitted ]; then echo "timed out" >&2; exit 1; fi; touch submitted; echo 17\n')
+    alone.install("scancel", "exit 1\n")
+    path = f"{alone.folder}/environment/bin:{os.environ['PATH']}"
+    command = ["slurm/pipeline.sh", "convert", "--input", "a", "--output", "s"]
+    environment = os.environ | {"PATH": path}
+    done = subprocess.run(command, cwd=alone.folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Slurm refused finish, and to cancel the jobs before it: run `scancel 17`" in done.stderr
 
 
 def test_a_pipeline_that_slurm_refuses_half_way_leaves_nothing_in_the_queue(workplace):

@@ -19,8 +19,6 @@ from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, Commands, add_command,
 from vlm_agent.files.console import make_console, only_printable, print_plain, quiet_libraries, say, stopped_by_signals
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from vlm_agent.datasets.sources.traces import Heading
     from vlm_agent.devices import Device, DeviceAddress, OpenedDevice
     from vlm_agent.devices.acting.loop import Ending, ProposedStep
@@ -42,6 +40,10 @@ the screen and in the activity's name. This filter gives no guarantee: supervise
 Exit status 0: the agent declared the goal complete or impossible, and a phone that knows the task agrees; 1 otherwise,
 130 after Ctrl-C or q."""
 
+_NO_TEXTS = (
+    "This phone does not report the texts on its screen. Until it does, purchases are detected only by the activity's "
+    "name and by the goal. With --elements read, texts are read from the pixels."
+)
 _MOST_SHOWN = 2000  # characters of a reply and of an action at the terminal
 _GAVE_UP = ("impossible", "step_limit", "loop", "unparsed")
 """Endings after which an agent that learns from demonstrations asks for one."""
@@ -115,7 +117,8 @@ def run(options: argparse.Namespace) -> int:
         heading = _heading(phone, goal, name, options.long_screens)
         with TraceWriter(folder, heading) as trace, Keys() as keys:
             print_plain(console, f"Goal: {goal}\nTrace: {trace.folder}")
-            _warn_of_purchases(console, device, options)
+            if not options.allow_purchases and device.elements() is None:
+                print_plain(console, _NO_TEXTS)
             guard = Guard(
                 keys.agrees,
                 options.confirm,
@@ -183,15 +186,6 @@ def _heading(phone: "OpenedDevice", goal: str, agent: str, long_screens: bool) -
         return Heading(*identity, phone.task.subset)
     # With a goal of the user's own it is a different episode, which can still be replayed on the same phone.
     return Heading(*identity, phone.task.subset, phone.replay_address, phone.device.size)
-
-
-def _warn_of_purchases(console: "Console", device: "Device", options: argparse.Namespace) -> None:
-    if not options.allow_purchases and device.elements() is None:
-        print_plain(
-            console,
-            "This phone does not report the texts on its screen. Until it does, purchases are detected only by the "
-            "activity's name and by the goal. With --elements read, texts are read from the pixels.",
-        )
 
 
 def _step_lines(step: "ProposedStep") -> str:

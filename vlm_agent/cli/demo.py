@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from vlm_agent.cli.parser import Commands, add_command
+from vlm_agent.files.console import stopped_by_signals
 
 
 def add(commands: Commands) -> None:
@@ -24,4 +25,5 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     from vlm_agent.cli.demo_stages import run_demo
 
-    return run_demo(options.output, options.quick)
+    with stopped_by_signals():  # the command under way would otherwise outlive the demo
+        return run_demo(options.output, options.quick)

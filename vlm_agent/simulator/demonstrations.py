@@ -3,12 +3,17 @@
 import hashlib
 import itertools
 import os
+import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from rich.console import Console
@@ -179,10 +184,33 @@ def _results(files: list[_File], workers: int) -> Iterator[tuple[int, int, list[
     if workers == 1:
         yield from map(_write_file, files)
         return
-    # Spawned: forking a process that has started threads (torch, a progress bar) may hang.
-    with ProcessPoolExecutor(min(workers, len(files)), mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(_write_file, file) for file in files]):
-            yield future.result()
+    context = get_context("spawn")  # forking a process that has started threads (torch, a progress bar) may hang
+    parent, end = context.Pipe(duplex=False)
+    with ProcessPoolExecutor(min(workers, len(files)), context, _end_with, (parent,)) as pool:
+        try:
+            for future in as_completed([pool.submit(_write_file, file) for file in files]):
+                yield future.result()
+        except BrokenProcessPool as error:
+            raise DatasetError(
+                "a process that simulates was killed, possibly for lack of memory; run the same command again, with "
+                "fewer --workers if needed"
+            ) from error
+        except BaseException:
+            end.close()  # the pool alone would write all other files first
+            raise
+
+
+def _end_with(parent: Connection) -> None:
+    """Ends a worker as soon as the other end of `parent` is closed, also by a parent that is killed: a worker left
+    behind would write into the files of the next run. The parent handles Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def wait() -> None:
+        with suppress(EOFError):
+            parent.recv()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _write_file(file: _File) -> tuple[int, int, list[str]]:

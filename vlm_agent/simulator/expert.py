@@ -17,6 +17,10 @@ MAX_STEPS = 60
 """A script with more steps is assumed not to terminate."""
 
 
+class LostError(RuntimeError):
+    """A script does not reach its goal on the phone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Intent:
     """The expert's next intention: tap a target or bring it into view, press, type, swipe, or declare the goal
@@ -31,6 +35,11 @@ class Intent:
 GoalScript = Callable[[SimulatedPhone], Iterator[Intent]]
 """A function that returns a generator of intents. The generator may inspect the phone between two intents; its local
 state is the expert's memory."""
+
+
+def always(*intents: Intent) -> GoalScript:
+    """The script of these intents, whatever the phone shows."""
+    return lambda phone: iter(intents)
 
 
 def tap(key: str) -> Intent:
@@ -72,6 +81,16 @@ def open_app(phone: SimulatedPhone, name: str) -> Iterator[Intent]:
     if not phone.at_home:
         yield home_for(name)
     yield tap(f"app:{name}")
+
+
+def after_opening(app: str, *intents: Intent) -> GoalScript:
+    """The script that opens the app and then has these intents, whatever the phone shows."""
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        yield from open_app(phone, app)
+        yield from intents
+
+    return script
 
 
 def jittered_tap(box: tuple[int, int, int, int], size: tuple[int, int], rng: random.Random) -> Action:
@@ -146,7 +165,7 @@ class Expert:
     def follow(self, script: GoalScript) -> tuple[Step, ...]:
         """Runs the whole script, then performs `complete` or `impossible`; returns all steps.
 
-        Raises RuntimeError for a target that the phone does not have, and after `MAX_STEPS` steps.
+        Raises LostError for a target that the phone does not have, and after `MAX_STEPS` steps.
         """
         last, reason = Action.complete(), Reason("complete")
         intents = script(self.phone)
@@ -170,7 +189,7 @@ class Expert:
     def _act(self, action: Action, reason: Reason) -> None:
         phone = self.phone
         if len(self.steps) >= MAX_STEPS:
-            raise RuntimeError(
+            raise LostError(
                 f"the script does not end within {MAX_STEPS} steps on phone {phone.seed}, now in {phone.activity}"
             )
         screenshot = phone.screenshot() if self.pixels else None
@@ -215,6 +234,6 @@ class Expert:
         while (target := self.phone.canvas().find(key)) is None:
             hidden = self.phone.canvas().hidden.get(key)
             if hidden is None:
-                raise RuntimeError(f"{key!r} is not on phone {self.phone.seed}, now in {self.phone.activity}")
+                raise LostError(f"{key!r} is not on phone {self.phone.seed}, now in {self.phone.activity}")
             self._swipe(hidden.direction, hidden.y, Reason("hidden", name_of(key)))
         return target

@@ -231,7 +231,10 @@ class SimulatedPhone:
         if typing:
             chrome.keyboard(canvas, self, bottom)
         if self.popup is not None:
-            draw_dialog(canvas, self._popup_widgets(self.popup), self.popup.sheet, bottom)
+            popup, align = self.popup, "left" if self.theme.fab_x < 0.4 else "right"
+            buttons = [(label, f"popup:{label}", self.close_popup, label != popup.dismiss) for label in popup.buttons]
+            widgets = [Title(popup.title, 30, 14.5), Paragraph(popup.text, 11, 3), Buttons(buttons, align)]
+            draw_dialog(canvas, widgets, popup.sheet, bottom)
         if self.shade:
             chrome.shade(canvas, self)
         ground = None if self.at_home else _pixel(canvas, min(size[0] - 1, canvas.px(bottom) - 1))
@@ -241,11 +244,6 @@ class SimulatedPhone:
         corner = _pixel(canvas, 1)
         chrome.status_bar(canvas, self, (255, 255, 255) if sum(corner) < 420 else (50, 52, 56))
         return canvas
-
-    def _popup_widgets(self, popup: Popup) -> list:
-        buttons = [(label, f"popup:{label}", self.close_popup, label != popup.dismiss) for label in popup.buttons]
-        align = "left" if self.theme.fab_x < 0.4 else "right"
-        return [Title(popup.title, 30, 14.5), Paragraph(popup.text, 11, 3), Buttons(buttons, align)]
 
     def close_popup(self) -> None:
         self.popup = None

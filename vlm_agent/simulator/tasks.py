@@ -9,7 +9,7 @@ from typing import TypeVar
 from vlm_agent.devices.errors import DeviceError
 from vlm_agent.devices.task_sets import SPLITS, split_of
 from vlm_agent.episodes import Step
-from vlm_agent.simulator.expert import Expert, GoalScript
+from vlm_agent.simulator.expert import Expert, GoalScript, LostError
 from vlm_agent.simulator.phone import SimulatedPhone
 
 T = TypeVar("T")
@@ -108,9 +108,14 @@ class Task:
 
     def solve(self, phone: SimulatedPhone, pixels: bool = True, thoughts: bool = False) -> tuple[Step, ...]:
         """The expert's steps after `set_up`; the last action is `complete` or `impossible`. `pixels`: whether the steps
-        have screenshots. `thoughts`: whether they have notes."""
+        have screenshots. `thoughts`: whether they have notes. Raises DeviceError where the screen is too small."""
         expert = Expert(phone, random.Random(f"finger {self.seed}"), pixels, thoughts, self.goal)
-        return expert.follow(self._goal.script)
+        try:
+            return expert.follow(self._goal.script)
+        except LostError as error:
+            height, width = phone.size
+            why = f"on a screen of {height}x{width} pixels the expert does not reach {self.goal!r}"
+            raise DeviceError(f"{why} ({error}); choose a larger size") from error
 
 
 def check_templates(names: tuple[str, ...], key: str) -> tuple[str, ...]:

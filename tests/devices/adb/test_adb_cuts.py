@@ -1,17 +1,20 @@
 """The connection is cut at random moments: no action runs twice, and no action counted as done is missing."""
 
 import json
+import socket
 import subprocess
+import time
 from functools import partial
 
+import adbutils
 import numpy as np
 import pytest
 from helpers.phones.adb_servers import MISSING, PROGRAMS, AdbServer
 from helpers.phones.cutting_proxy import CuttingProxy
 
-from vlm_agent.devices.adb import discovery, task_set
+from vlm_agent.devices.adb import discovery, link, task_set
 from vlm_agent.devices.adb.phone import AdbPhone
-from vlm_agent.devices.errors import ActionInDoubtError, DeviceLostError, NoDeviceError
+from vlm_agent.devices.errors import ActionInDoubtError, DeviceLostError, NoDeviceError, RefusedError
 from vlm_agent.devices.task_sets import read_task_set
 from vlm_agent.episodes import Action
 from vlm_agent.simulator import SimulatedPhone
@@ -78,6 +81,42 @@ def test_a_reset_of_a_task_is_not_repeated_either(one_adb, tmp_path, monkeypatch
         with pytest.raises(DeviceLostError, match="was cut during the reset; run the same command again"), task.open():
             pass
     assert list(handset.actions) == [Action.type_text("abc")]
+
+
+def test_a_reset_without_output_is_not_called_a_cut_connection(one_adb, tmp_path, monkeypatch):
+    """The same command again would end in the same way."""
+    monkeypatch.setattr(task_set, "AdbPhone", partial(AdbPhone, settle_interval=0.0, patience=0.2))
+    handset = Handset(SimulatedPhone(7))
+    with PhoneServer(handset) as server:
+        goal = {"goal": "Go home", "reset": [["input", "text", "abc"]], "judge": ["pm", "path", "org.chess"]}
+        path = tmp_path / "goals.yaml"
+        path.write_text(json.dumps({"task_set": "adb", "serial": server.serial, "goals": [goal]}))
+        (task,) = read_task_set(str(path)).tasks(1, 0, "test")
+        monkeypatch.setattr(link, "ANSWER_SECONDS", 0.2)
+        monkeypatch.setattr(link, "CHARACTERS_PER_SECOND", 40)
+        handset.perform = lambda action: time.sleep(1.2)
+        with pytest.raises(RefusedError, match=r"goals/1, reset: `input` gave no output .* let it print"), task.open():
+            pass
+
+
+def test_a_stream_whose_connection_breaks_at_its_start_is_opened_again(one_adb, served, monkeypatch):
+    with AdbPhone(served.serial, settle_interval=0.0) as phone:
+        usual, broken = phone._link._transport, [True]
+
+        def transport() -> adbutils.AdbConnection:
+            connection = usual()
+            if broken:
+                broken.pop()
+                connection.conn.shutdown(socket.SHUT_RDWR)
+            return connection
+
+        monkeypatch.setattr(phone._link, "_transport", transport)
+        with phone.stream("getevent", "-lt") as pieces:
+            while not served.handset.listeners:
+                time.sleep(0.01)
+            served.handset.perform(Action.press("home"))
+            assert b"KEY_HOME" in next(pieces)
+    assert not broken
 
 
 def pixel_middle(phone: SimulatedPhone, *point_yx: float) -> tuple[float, ...]:

@@ -71,7 +71,7 @@ _STDOUT, _STDERR, _EXIT = 1, 2, 3
 
 _T = TypeVar("_T")
 
-_TIMEOUTS = (TimeoutError, adbutils.AdbTimeout)
+TIMEOUTS = (TimeoutError, adbutils.AdbTimeout)
 
 
 def command_line(*commands: Words) -> str:
@@ -140,7 +140,7 @@ class AdbLink:
         def ask() -> ShellResult:
             try:
                 return self._finish(self._transport(), line, LONGEST_SECONDS if may_hang else math.inf)
-            except _TIMEOUTS as error:
+            except TIMEOUTS as error:
                 if may_hang:
                     seconds = f"gave no output for {ANSWER_SECONDS:g} s, or did not end in {LONGEST_SECONDS:g} s"
                     raise RefusedError(f"`{_short(line)}` {seconds}") from error
@@ -159,9 +159,11 @@ class AdbLink:
         try:
             answer = self._finish(transport, line)
         except CONNECTION_ERRORS as error:
+            what = f"the connection to {self.serial} was cut during `{_short(line)}` ({reason(error)})"
+            if isinstance(error, TIMEOUTS):
+                what = f"`{_short(line)}` on {self.serial} gave no output for {ANSWER_SECONDS:g} s or more"
             raise ActionInDoubtError(
-                f"the connection to {self.serial} was cut during `{_short(line)}` ({reason(error)}); it is unknown "
-                "whether the command took effect, and it is not repeated: look at the screen"
+                f"{what}; it is unknown whether the command took effect, and it is not repeated: look at the screen"
             ) from error
         _output_of(line, answer)
         if not success.is_reported_by(answer.text):
@@ -174,11 +176,16 @@ class AdbLink:
         They run on a terminal, because Android's programs write line by line only there. The iterator raises
         DeviceLostError if the connection breaks or the commands end; when the block ends, it stops.
         """
-        connection = self._repeated(self._transport)
+        line = command_line(*commands)
+
+        def start() -> adbutils.AdbConnection:
+            connection = self._transport()
+            with _closed_if_broken(connection):
+                _request(connection, "shell,v2,pty", line)
+            return connection
+
+        connection = self._repeated(start)
         with connection.conn as end:
-            request = f"shell,v2,pty:{command_line(*commands)}".encode()
-            end.sendall(b"%04x" % len(request) + request)
-            connection.check_okay()
             end.settimeout(None)
             ended = threading.Event()
             try:
@@ -206,12 +213,9 @@ class AdbLink:
     def _transport(self) -> adbutils.AdbConnection:
         """A connection to adb's server whose next request goes to the phone."""
         connection = self._client.make_connection()
-        try:
+        with _closed_if_broken(connection):
             connection.send_command(f"host:transport:{self.serial}")
             connection.check_okay()
-        except CONNECTION_ERRORS:
-            connection.conn.close()
-            raise
         return connection
 
     def _repeated(self, ask: Callable[[], _T]) -> _T:
@@ -232,11 +236,8 @@ class AdbLink:
         Raises one of `CONNECTION_ERRORS` if the connection breaks before; it is then unknown whether the line ran.
         """
         latest = time.monotonic() + longest
-        with connection.conn as end:
-            request = f"shell,v2:{line}".encode()
-            end.settimeout(ANSWER_SECONDS + len(request) / CHARACTERS_PER_SECOND)
-            end.sendall(b"%04x" % len(request) + request)
-            connection.check_okay()
+        with connection.conn:
+            _request(connection, "shell,v2", line)
             output = {_STDOUT: bytearray(), _STDERR: bytearray()}
             while True:
                 stream, data = _read_frame(connection)
@@ -270,6 +271,23 @@ class AdbLink:
             if state == "device":
                 return
             time.sleep(RETRY_SECONDS)
+
+
+@contextmanager
+def _closed_if_broken(connection: adbutils.AdbConnection) -> Iterator[None]:
+    try:
+        yield
+    except CONNECTION_ERRORS:
+        connection.conn.close()
+        raise
+
+
+def _request(connection: adbutils.AdbConnection, service: str, line: str) -> None:
+    """Sends the line to a service of the phone's shell, which accepts it."""
+    request = f"{service}:{line}".encode()
+    connection.conn.settimeout(ANSWER_SECONDS + len(request) / CHARACTERS_PER_SECOND)
+    connection.conn.sendall(b"%04x" % len(request) + request)
+    connection.check_okay()
 
 
 def _read_frame(connection: adbutils.AdbConnection) -> tuple[int, bytes]:

@@ -18,6 +18,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from vlm_agent.devices.adb.link import ANSWER_SECONDS, TIMEOUTS
 from vlm_agent.devices.adb.phone import AdbPhone
 from vlm_agent.devices.device import OpenedDevice, TaskWithoutExpert
 from vlm_agent.devices.errors import ActionInDoubtError, DeviceLostError, NotJudgedError, RefusedError
@@ -30,8 +31,9 @@ _REACHED, _NOT_REACHED = 0, 1
 
 
 class AdbGoal(Section):
-    """`reset`: commands before each run. `judge`: exits with status 0 if the goal is reached and 1 if it is not; with
-    another status, or if it hangs, the task is not scored. `subset`: of Android in the Wild, in tables."""
+    """`reset`: commands before each run; each prints something within 30 s, or ends. `judge`: exits with status
+    0 if the goal is reached and 1 if it is not; with another status, or if it hangs, the task is not scored. `subset`:
+    of Android in the Wild, in tables."""
 
     goal: str
     reset: tuple[Command, ...]
@@ -73,12 +75,16 @@ class AdbTask(TaskWithoutExpert):
 
     @contextmanager
     def open(self) -> Iterator[OpenedDevice]:
-        """Raises RefusedError for a reset that fails, DeviceLostError for one that was cut."""
+        """Raises RefusedError for a reset that fails or hangs, DeviceLostError for one that was cut."""
         with AdbPhone(self.goals.serial) as phone:
             try:
                 for words in self._goal.reset:
                     phone.change(*words)
             except ActionInDoubtError as error:
+                if isinstance(error.__cause__, TIMEOUTS):
+                    what = f"{self.name}, reset: `{words[0]}` gave no output for {ANSWER_SECONDS:g} s or more"
+                    remedy = "let it print something as it works, or run the same command again if the phone was gone"
+                    raise RefusedError(f"{what}; {remedy}") from error
                 what = f"{self.name}: the connection to {phone.serial} was cut during the reset"
                 raise DeviceLostError(f"{what}; run the same command again, which resets the phone again") from error
             yield OpenedDevice(phone, phone.serial, self, packages=phone.packages, launcher=phone.launcher())

@@ -97,7 +97,3 @@ class Handset:
         if self.is_usable:
             press()
             self.phone.changed()
-
-    def stop_app(self, name: str) -> None:
-        """Ends an app, also while the phone is off or locked."""
-        self.phone.stop(name)

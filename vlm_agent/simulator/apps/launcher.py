@@ -40,10 +40,6 @@ class Launcher(App):
         self.first = self.at
         self.gap = rng.uniform(0, 40)
 
-    def apps(self) -> list[str]:
-        """The apps of the drawer, in order."""
-        return sorted(self.phone.installed)
-
     def to_root(self) -> None:
         super().to_root()
         self.at = self.first
@@ -52,9 +48,6 @@ class Launcher(App):
         """Remove an uninstalled app from the home screen."""
         self.dock = [app for app in self.dock if app != name]
         self.pages = [[None if app == name else app for app in page] for page in self.pages]
-
-    def on_home(self, name: str) -> bool:
-        return name in self.dock or any(name in page for page in self.pages)
 
     def draw(self, canvas: Canvas, bottom: float) -> None:
         if self.route.name == "home":
@@ -127,12 +120,12 @@ class Launcher(App):
                     canvas.hide(f"app:{name}", "left" if index > self.at else "right")
         if canvas.theme.drawer != "none":
             for name in self.phone.installed:
-                if not self.on_home(name):
+                if not (name in self.dock or any(name in page for page in self.pages)):
                     canvas.hide(f"app:{name}", "up")
 
     def _drawer(self, canvas: Canvas) -> Page:
         columns = self.columns
-        names = self.apps()
+        names = sorted(self.phone.installed)
         if canvas.theme.drawer == "pages":
             names = self._drawer_page(canvas, names)
         rows = [

@@ -107,13 +107,14 @@ class Contacts(App):
             body,
             nav=("back", "up", self.pop),
             actions=[
-                ("star" if starred else "star_outline", "favourite", lambda: self._favourite(name)),
+                (
+                    "star" if starred else "star_outline",
+                    "favourite",
+                    lambda: self.favourites.symmetric_difference_update({name}),
+                ),
                 ("pencil", "edit", None),
             ],
         )
-
-    def _favourite(self, name: str) -> None:
-        self.favourites ^= {name}
 
     def message(self, name: str) -> None:
         self.phone.open("Messages")

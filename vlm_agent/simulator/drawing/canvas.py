@@ -249,7 +249,7 @@ class Canvas:
 
     def dim(self, share: float = 0.55) -> None:
         """Darken the screen by `share` (0 to 1) and remove its annotations and targets, as a dialog does."""
-        self.image = self.image.point(_dimming(share))
+        self.image = self.image.point([round(value * (1 - share)) for value in range(256)] * 3)
         self.cover(0, 0, self.w, self.h)
 
     def _stamp(self, ink: Colour | Image.Image, left: int, top: int, mask: Image.Image) -> None:
@@ -367,11 +367,6 @@ def _ink_box(mask: Image.Image, left: int, top: int) -> Box:
     least = mask.width // 3
     grow_x, grow_y = max(0, least - (x1 - x0) + 1) // 2, max(0, least - (y1 - y0) + 1) // 2
     return (left + x0 - grow_x, top + y0 - grow_y, left + x1 + grow_x, top + y1 + grow_y)
-
-
-@lru_cache(maxsize=8)
-def _dimming(share: float) -> list[int]:
-    return [round(value * (1 - share)) for value in range(256)] * 3
 
 
 def _over(box: Box, cover: Box) -> bool:

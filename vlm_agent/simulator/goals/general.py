@@ -9,7 +9,7 @@ from vlm_agent.simulator.apps.maps import Maps
 from vlm_agent.simulator.apps.news import News
 from vlm_agent.simulator.apps.notes import Notes
 from vlm_agent.simulator.apps.photos import Photos
-from vlm_agent.simulator.expert import BACK, ENTER, Intent, open_app, swipe, tap, type_text
+from vlm_agent.simulator.expert import BACK, ENTER, Intent, always, open_app, swipe, tap, type_text
 from vlm_agent.simulator.goals.starts import anywhere, at_end
 from vlm_agent.simulator.phone import SimulatedPhone
 from vlm_agent.simulator.tasks import Goal, Slots, template
@@ -236,12 +236,9 @@ def leave(slots: Slots) -> Goal:
         browser.push("results", query)
         browser.visit(rng.choice(list(SITES)))
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield BACK
-
     return Goal(
         (f"Go back to the results for {topic} in {city}", f"Return to {topic} in {city}"),
         start,
-        script,
+        always(BACK),
         lambda phone: shows_results(phone, query),
     )

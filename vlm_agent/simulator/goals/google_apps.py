@@ -7,7 +7,7 @@ from vlm_agent.simulator.apps.calendar import Calendar
 from vlm_agent.simulator.apps.clock import MINUTES, Alarm, Clock
 from vlm_agent.simulator.apps.messages import Messages
 from vlm_agent.simulator.apps.settings import CHOICES, Settings
-from vlm_agent.simulator.expert import Intent, home_for, open_app, see, swipe, tap, type_text
+from vlm_agent.simulator.expert import Intent, after_opening, home_for, open_app, see, swipe, tap, type_text
 from vlm_agent.simulator.goals.people import is_sent, send_message, with_talk
 from vlm_agent.simulator.goals.starts import anywhere, begin
 from vlm_agent.simulator.phone import SimulatedPhone
@@ -25,14 +25,10 @@ def turn_switch(slots: Slots) -> Goal:
         phone.switches[name] = state == "off"
         begin(phone, rng, "Settings")
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from open_app(phone, "Settings")
-        yield tap(name)
-
     return Goal(
         (f"Turn {state} {name}", f"Turn {name} {state} in Settings", f"Please turn {state} {name.lower()}"),
         start,
-        script,
+        after_opening("Settings", tap(name)),
         lambda phone: phone.switches[name] is (state == "on"),
     )
 
@@ -47,15 +43,10 @@ def choose_setting(slots: Slots) -> Goal:
         settings.choices[page] = rng.choice([other for other in CHOICES[page] if other != choice])
         begin(phone, rng, "Settings")
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from open_app(phone, "Settings")
-        yield tap(page)
-        yield tap(choice)
-
     return Goal(
         (f"Set {page} to {choice}", f"Go to {page} in Settings and choose {choice}"),
         start,
-        script,
+        after_opening("Settings", tap(page), tap(choice)),
         lambda phone: phone.the(Settings).choices[page] == choice,
     )
 
@@ -184,15 +175,10 @@ def turn_off_and_on(slots: Slots) -> Goal:
         phone.switches[name] = first == "off"
         begin(phone, rng, "Settings", 0.3)
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from open_app(phone, "Settings")
-        yield tap(name)
-        yield tap(name)
-
     return Goal(
         (f"Turn {name} {first} and {second} again", f"Turn {first} {name}, then turn it {second} again"),
         start,
-        script,
+        after_opening("Settings", tap(name), tap(name)),
         lambda phone: (
             [is_on for switch, is_on in phone.toggle_history if switch == name][-2:] == [first == "on", second == "on"]
         ),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from vlm_agent.simulator.apps.launcher import Launcher
 from vlm_agent.simulator.apps.store import Store
-from vlm_agent.simulator.expert import ENTER, Intent, home_for, impossible, open_app, tap, type_text
+from vlm_agent.simulator.expert import ENTER, Intent, after_opening, home_for, impossible, open_app, tap, type_text
 from vlm_agent.simulator.goals.starts import anywhere
 from vlm_agent.simulator.phone import SimulatedPhone
 from vlm_agent.simulator.tasks import Goal, Slots, template
@@ -33,17 +33,13 @@ def to_app_page(phone: SimulatedPhone, name: str) -> Iterator[Intent]:
     yield tap(f"show:{name}")
 
 
-def start_store(phone: SimulatedPhone, rng: random.Random, inside: float = 0.2) -> None:
-    anywhere(phone, rng, "Store", inside=inside)
-
-
 @template("install", 3.0)
 def install(slots: Slots) -> Goal:
     name = slots.pick(STORE_APPS)
 
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
         set_installed(phone, name, False)
-        start_store(phone, rng)
+        anywhere(phone, rng, "Store")
 
     def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from to_app_page(phone, name)
@@ -95,7 +91,7 @@ def uninstall(slots: Slots) -> Goal:
 
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
         set_installed(phone, name, there)
-        start_store(phone, rng, 0.25)
+        anywhere(phone, rng, "Store", inside=0.25)
 
     def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from to_app_page(phone, name)
@@ -120,15 +116,13 @@ def update(slots: Slots) -> Goal:
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
         set_installed(phone, name, True)
         phone.the(Store).updates.add(name)
-        start_store(phone, rng, 0.25)
-
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from open_app(phone, "Store")
-        yield tap("tab:Updates")
-        yield tap(f"update:{name}")
+        anywhere(phone, rng, "Store", inside=0.25)
 
     return Goal(
-        (f"Update {name}", f"Update {name} in the Store"), start, script, lambda phone: name in phone.the(Store).updated
+        (f"Update {name}", f"Update {name} in the Store"),
+        start,
+        after_opening("Store", tap("tab:Updates"), tap(f"update:{name}")),
+        lambda phone: name in phone.the(Store).updated,
     )
 
 
@@ -136,20 +130,14 @@ def update(slots: Slots) -> Goal:
 def search_store(slots: Slots) -> Goal:
     name = slots.pick(STORE_APPS)
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from open_app(phone, "Store")
-        yield tap("search")
-        yield type_text(name.lower())
-        yield ENTER
-
     def reached(phone: SimulatedPhone) -> bool:
         route = phone.the(Store).route
         return phone.shown == "Store" and route.name == "results" and str(route.about).lower() == name.lower()
 
     return Goal(
         (f"Search the Store for all apps like {name}", f"List apps like {name} in the Store"),
-        lambda phone, rng: start_store(phone, rng),
-        script,
+        lambda phone, rng: anywhere(phone, rng, "Store"),
+        after_opening("Store", tap("search"), type_text(name.lower()), ENTER),
         reached,
     )
 
@@ -160,7 +148,7 @@ def reinstall(slots: Slots) -> Goal:
 
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
         set_installed(phone, name, True)
-        start_store(phone, rng, 0.3)
+        anywhere(phone, rng, "Store", inside=0.3)
 
     def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from to_app_page(phone, name)

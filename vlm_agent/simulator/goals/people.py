@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from vlm_agent.simulator.apps.mail import Letter, Mail
 from vlm_agent.simulator.apps.messages import Contacts, Messages
-from vlm_agent.simulator.expert import Intent, open_app, tap, type_text
+from vlm_agent.simulator.expert import Intent, after_opening, open_app, tap, type_text
 from vlm_agent.simulator.goals.starts import begin
 from vlm_agent.simulator.phone import SimulatedPhone
 from vlm_agent.simulator.tasks import Goal, Slots, template
@@ -65,18 +65,10 @@ def reply_mail(slots: Slots) -> Goal:
         with_letter(phone, rng, name)
         begin(phone, rng, "Mail", 0.25)
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from open_app(phone, "Mail")
-        yield tap(f"letter:{name}")
-        yield tap("reply")
-        yield tap("reply")
-        yield type_text(text)
-        yield tap("send")
-
     return Goal(
         (f"Reply {text} to the mail from {name}", f"Answer the letter from {name} with {text}"),
         start,
-        script,
+        after_opening("Mail", tap(f"letter:{name}"), tap("reply"), tap("reply"), type_text(text), tap("send")),
         lambda phone: is_sent(phone.the(Mail), name, text),
     )
 
@@ -120,14 +112,9 @@ def message(slots: Slots) -> Goal:
 def call(slots: Slots) -> Goal:
     name = slots.pick(NAMES)
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from open_app(phone, "Contacts")
-        yield tap(f"person:{name}")
-        yield tap("call")
-
     return Goal(
         (f"Call {name}", f"Open Contacts and call {name}"),
         lambda phone, rng: begin(phone, rng, "Contacts", 0.25),
-        script,
+        after_opening("Contacts", tap(f"person:{name}"), tap("call")),
         lambda phone: name in phone.the(Contacts).calls,
     )

@@ -12,7 +12,7 @@ from vlm_agent.simulator.apps.news import News
 from vlm_agent.simulator.apps.photos import Photos
 from vlm_agent.simulator.apps.settings import CHOICES, Settings
 from vlm_agent.simulator.apps.shop import ShopApp, product_names
-from vlm_agent.simulator.expert import Intent, swipe, tap, type_text
+from vlm_agent.simulator.expert import Intent, always, swipe, tap, type_text
 from vlm_agent.simulator.goals.general import shows_site
 from vlm_agent.simulator.goals.people import is_handled, is_sent, with_letter, with_talk
 from vlm_agent.simulator.goals.starts import in_app
@@ -29,13 +29,10 @@ def flip_switch(slots: Slots) -> Goal:
         phone.switches[name] = state == "off"
         in_app(phone, rng, "Settings")
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield tap(name)
-
     return Goal(
         (f"Switch {name} {state}", f"Switch {state} {name.lower()} on this page"),
         start,
-        script,
+        always(tap(name)),
         lambda phone: phone.switches[name] is (state == "on"),
     )
 
@@ -73,11 +70,11 @@ def open_app_here(slots: Slots) -> Goal:
         if phone.theme.drawer != "none" and rng.random() < 0.5:
             phone.the(Launcher).push("drawer", 0)
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield tap(f"app:{name}")
-
     return Goal(
-        (f"Open {name}", f"Open the app {name}", f"Launch {name}"), start, script, lambda phone: phone.shown == name
+        (f"Open {name}", f"Open the app {name}", f"Launch {name}"),
+        start,
+        always(tap(f"app:{name}")),
+        lambda phone: phone.shown == name,
     )
 
 
@@ -89,13 +86,10 @@ def mail_here(slots: Slots) -> Goal:
         with_letter(phone, rng, name)
         in_app(phone, rng, "Mail")
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield tap(f"{'star' if verb == 'Star' else 'letter'}:{name}")
-
     return Goal(
         (f"{verb} the letter of {name} here", f"{verb} the mail of {name} on this page"),
         start,
-        script,
+        always(tap(f"{'star' if verb == 'Star' else 'letter'}:{name}")),
         lambda phone: is_handled(phone, name, verb.lower()),
     )
 
@@ -108,13 +102,10 @@ def open_site_here(slots: Slots) -> Goal:
         phone.the(Browser).push("results", f"{topic} in {city.lower()}")
         in_app(phone, rng, "Browser")
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield tap(f"site:{site}")
-
     return Goal(
         (f"Open {site} from the results for {topic} in {city}", f"Tap {site} to read on {topic} in {city}"),
         start,
-        script,
+        always(tap(f"site:{site}")),
         lambda phone: shows_site(phone, site),
     )
 
@@ -234,15 +225,10 @@ def write_here(slots: Slots) -> Goal:
         phone.open("Messages")
         phone.the(Messages).talk(name)
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield tap("message")
-        yield type_text(text)
-        yield tap("send")
-
     return Goal(
         (f"Write {text} to {name} here", f"Tell {name} {text}"),
         start,
-        script,
+        always(tap("message"), type_text(text), tap("send")),
         lambda phone: is_sent(phone.the(Messages), name, text),
     )
 
@@ -259,11 +245,13 @@ def event_here(slots: Slots) -> Goal:
         calendar.at = DAYS.index(day)
         phone.open("Calendar")
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield tap(f"event:{event}")
-
     def reached(phone: SimulatedPhone) -> bool:
         calendar = phone.the(Calendar)
         return phone.shown == "Calendar" and calendar.day == day and calendar.route.about == event
 
-    return Goal((f"Open the {event} of this {day}", f"Show the {event} here on {day}"), start, script, reached)
+    return Goal(
+        (f"Open the {event} of this {day}", f"Show the {event} here on {day}"),
+        start,
+        always(tap(f"event:{event}")),
+        reached,
+    )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from vlm_agent.simulator.apps.launcher import Launcher
 from vlm_agent.simulator.apps.messages import Contacts
-from vlm_agent.simulator.expert import BACK, HOME, Intent, swipe, tap
+from vlm_agent.simulator.expert import BACK, HOME, Intent, always, swipe, tap
 from vlm_agent.simulator.phone import SimulatedPhone
 from vlm_agent.simulator.tasks import Goal, Slots, template
 from vlm_agent.simulator.words import APPS, NAMES, SWITCHES
@@ -21,13 +21,10 @@ def tile_here(slots: Slots) -> Goal:
             phone.quick[rng.randrange(len(phone.quick))] = name
         phone.shade = True
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield tap(f"quick:{name}")
-
     return Goal(
         (f"Tap the {name} tile to turn it {state}", f"Turn {state} the {name} tile"),
         start,
-        script,
+        always(tap(f"quick:{name}")),
         lambda phone: phone.switches[name] is (state == "on"),
     )
 
@@ -40,13 +37,10 @@ def close_shade(slots: Slots) -> Goal:
         phone.open(name)
         phone.shade = True
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield swipe("up")
-
     return Goal(
         (f"Close the quick settings over {name}", f"Swipe the quick settings away to see {name}"),
         start,
-        script,
+        always(swipe("up")),
         lambda phone: phone.shown == name,
     )
 
@@ -55,16 +49,10 @@ def close_shade(slots: Slots) -> Goal:
 def pull_shade(slots: Slots) -> Goal:
     name = slots.pick(APPS)
 
-    def start(phone: SimulatedPhone, rng: random.Random) -> None:
-        phone.open(name)
-
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield swipe("shade")
-
     return Goal(
         (f"Pull down the quick settings over {name}", f"Show the quick settings in {name}"),
-        start,
-        script,
+        lambda phone, rng: phone.open(name),
+        always(swipe("shade")),
         lambda phone: phone.front == name and phone.shade,
     )
 
@@ -96,16 +84,15 @@ def scroll_back(slots: Slots) -> Goal:
 def go_home(slots: Slots) -> Goal:
     name = slots.pick(APPS)
 
-    def start(phone: SimulatedPhone, rng: random.Random) -> None:
-        phone.open(name)
-
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield HOME
-
     def reached(phone: SimulatedPhone) -> bool:
         return phone.shown == "Launcher" and phone.the(Launcher).route.name == "home"
 
-    return Goal((f"Leave {name} for the home screen", f"Go home from {name}"), start, script, reached)
+    return Goal(
+        (f"Leave {name} for the home screen", f"Go home from {name}"),
+        lambda phone, rng: phone.open(name),
+        always(HOME),
+        reached,
+    )
 
 
 @template("single", 0.4)
@@ -116,12 +103,9 @@ def go_back(slots: Slots) -> Goal:
         phone.open("Contacts")
         phone.the(Contacts).push("person", name)
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield BACK
-
     return Goal(
         (f"Go back from {name} to all contacts", f"Leave the page of {name}"),
         start,
-        script,
+        always(BACK),
         lambda phone: phone.shown == "Contacts" and phone.the(Contacts).route.name == "home",
     )

@@ -107,12 +107,9 @@ def _sayable(reason: Reason, touched: str, screen: Screen) -> str:
 
     What is found must be visible, beside the touched element, and what is hidden must not.
     """
-    visible = _visible(reason.wants, screen)
+    # As the screen writes it, in any case of letters.
+    texts = (element.text for element in screen.elements or ())
+    visible = next((text for text in texts if text.casefold() == reason.wants.casefold()), "")
     if reason.cause == "found":
         return "" if reason.wants.casefold() == touched.casefold() else visible
     return "" if reason.cause in ("hidden", "impossible") and visible else reason.wants
-
-
-def _visible(name: str, screen: Screen) -> str:
-    """The name as the screen writes it, in any case of letters; empty if no element has it."""
-    return next((element.text for element in screen.elements or () if element.text.casefold() == name.casefold()), "")

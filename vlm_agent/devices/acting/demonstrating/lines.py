@@ -174,7 +174,8 @@ class _Writer:
             typing.is_secret |= names_secret(after.typing.name)
             if screen is None and after.typing.name != typing.name:
                 # The unread keys may have moved to another field.
-                typing.is_secret |= _may_be_secret(after)
+                shown = (*(after.elements or ()), *after.reported)
+                typing.is_secret |= Focus().is_secret("", after.activity, shown)
 
     def _is_secret(self, text: str, screen: ObservedScreen) -> bool:
         """Whether `text`, typed on the screen, is a secret."""
@@ -262,13 +263,6 @@ class _Writer:
             return
         self.swipes = 1 if line.startswith("swipe ") else 0
         self.lines.append(line)
-
-
-def _may_be_secret(screen: ObservedScreen) -> bool:
-    """Whether the text of the field with the focus may be a secret, if nothing is known of the touches before."""
-    name = "" if screen.typing is None else screen.typing.name
-    elements = (*(screen.elements or ()), *screen.reported)
-    return names_secret(name) or Focus().is_secret("", screen.activity, elements)
 
 
 def _is_key_name(text: str) -> bool:

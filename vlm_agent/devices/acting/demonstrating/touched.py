@@ -172,14 +172,11 @@ class TouchRecorder:
         typing = None if field is None else TypingField(*field)
         kept = pixels if self._keeps_pixels else None
         self._screen = ObservedScreen(self._phone.activity, elements, keyboard, typing, kept)
-        self._rotation, self._read_at = self._known_rotation(rotation), time.monotonic()
+        # An upright screen needs no rotation; a wide one without it may be turned either way.
+        self._rotation = 0 if rotation is None and pixels.shape[0] >= pixels.shape[1] else rotation
+        self._read_at = time.monotonic()
         if is_new:
             self._ready(len(self._observed.actions))
-
-    def _known_rotation(self, rotation: int | None) -> int | None:
-        """An upright screen needs no rotation; a wide one without it may be turned either way."""
-        height, width = self._phone.size
-        return 0 if rotation is None and height >= width else rotation
 
 
 @contextmanager

@@ -54,11 +54,6 @@ class _Field:
         """The text, with quoted characters escaped for `fnmatch`."""
         return "".join(_escaped(text) if quoted else text for text, quoted in self.pieces)
 
-    @property
-    def has_magic(self) -> bool:
-        """Whether it may stand for file names."""
-        return any(_has_magic(text) for text, quoted in self.pieces if not quoted)
-
 
 def _escaped(text: str) -> str:
     return "".join(f"[{letter}]" if letter in _MAGIC else letter for letter in text)
@@ -107,7 +102,7 @@ class Expansion:
 
     def _names(self, one: _Field) -> list[str]:
         """The files that a pattern matches, or the text itself."""
-        if not one.has_magic:
+        if not any(_has_magic(text) for text, quoted in one.pieces if not quoted):
             return [one.text]
         found = [""]
         for part, pattern in zip(one.text.split("/"), one.pattern.split("/"), strict=True):

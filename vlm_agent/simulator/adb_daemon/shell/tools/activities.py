@@ -156,7 +156,7 @@ def _force_stop(handset: Handset, words: list[str]) -> Result:
 def _stop(handset: Handset, package: str) -> None:
     app = installed_app(handset, package)
     if app is not None:
-        handset.stop_app(app)
+        handset.phone.stop(app)  # also while the phone is off or locked
 
 
 _COMMANDS: dict[str, Callable[[Handset, list[str]], Result]] = {

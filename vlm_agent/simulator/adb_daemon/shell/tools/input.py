@@ -43,8 +43,10 @@ def _swipe(handset: Handset, words: list[str]) -> None:
     """`swipe X Y X Y [MILLISECONDS]`. A swipe that ends beyond the screen ends at its edge."""
     if len(words) not in (4, 5):
         raise _invalid(["swipe"])
-    seconds = float(_milliseconds(words[4])) / 1000 if len(words) == 5 else 0.0
-    _gesture(handset, _point(handset, words[:2]), _point(handset, words[2:4], is_lift=True), seconds)
+    text = words[4] if len(words) == 5 else "0"
+    if not (text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 10):
+        raise ToolError(f'Error: For input string: "{text}"')
+    _gesture(handset, _point(handset, words[:2]), _point(handset, words[2:4], is_lift=True), int(text) / 1000)
 
 
 def _drag(handset: Handset, words: list[str]) -> None:
@@ -96,12 +98,6 @@ def _point(handset: Handset, place_xy: list[str], is_lift: bool = False) -> tupl
     if not all(0 <= value < pixels for value, pixels in zip(place, size, strict=True)):
         raise ToolError(f"Error: {x} {y} is not on the screen of {size[1]}x{size[0]} pixels")
     return (int(place[0]) + 0.5) / size[0], (int(place[1]) + 0.5) / size[1]
-
-
-def _milliseconds(text: str) -> int:
-    if not (text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 10):
-        raise ToolError(f'Error: For input string: "{text}"')
-    return int(text)
 
 
 def _text(handset: Handset, words: list[str]) -> None:

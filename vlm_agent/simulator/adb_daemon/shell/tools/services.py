@@ -23,11 +23,9 @@ def dumpsys(handset: Handset, call: Call) -> Result:
 
 
 def _activity(handset: Handset, words: list[str]) -> str:
-    sections = {"activities": _activities, "recents": recents, "top": _top}
+    sections = {"activities": _activities, "a": _activities, "recents": recents, "r": recents, "top": _top}
     if not words:
         return "\n".join(section(handset) for section in (recents, _activities))
-    if words[0] in ("a", "r"):
-        words = ["activities" if words[0] == "a" else "recents"]
     if words[0] not in sections:
         raise ToolError(f"Bad activity command, or no activities match: {words[0]}")
     return sections[words[0]](handset)

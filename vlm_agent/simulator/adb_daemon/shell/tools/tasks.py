@@ -37,7 +37,7 @@ def stack(handset: Handset, words: list[str]) -> Result:
             app = next((name for name in handset.phone.recents if str(task_of(handset, name)) == number), None)
             if app is None:
                 raise ToolError(f"Error: no recent app of the simulated phone has the task {number}")
-            handset.stop_app(app)
+            handset.phone.stop(app)
             handset.phone.recents.remove(app)
             return Result()
     raise ToolError("Error: the simulated phone offers am stack list and am stack remove TASK")
