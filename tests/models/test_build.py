@@ -1,6 +1,7 @@
 """A model is built from the parts of its recipe, with the weights of their checkpoints."""
 
 import copy
+import json
 import shutil
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from vlm_agent.errors import CheckpointError, UserError
 from vlm_agent.models import build as build_module
 from vlm_agent.models.build import Vocabulary, build, build_model, build_tokenizer, configuration_of, load, save
 from vlm_agent.models.family import family as family_named
-from vlm_agent.models.family import processor_of
+from vlm_agent.models.family import family_of_recipe, processor_of
 from vlm_agent.models.llama_vit.model import LlamaViT
 from vlm_agent.models.pretrained import configuration, language_model, vision_tower
 from vlm_agent.models.qwen_vl.family import MIN_PIXELS
@@ -115,6 +116,46 @@ def test_a_language_model_that_is_not_built_as_llama_is_is_refused():
     recipe["language_model"] = {"config": {"model_type": "gpt2", "n_embd": 32, "n_layer": 1, "n_head": 2}}
     with pytest.raises(CheckpointError, match="'gpt2', which is not built as Llama is"):
         build_model(ModelRecipe(**recipe), WORDS)
+
+
+@pytest.mark.parametrize(
+    ("part", "config", "reason"),
+    [
+        ("language_model", {"model_type": "t5"}, "'t5', which is no causal language model"),
+        ("language_model", VIT | {"model_type": "vit"}, "'vit', which is no causal language model"),
+        (
+            "language_model",
+            tiny.LLAMA | {"model_type": "granite", "logits_scaling": 8.0},
+            r"head \(logits_scaling: 8.0",
+        ),
+        ("language_model", tiny.LLAMA | {"model_type": "cohere"}, r"head \(logit_scale: 0.0625\)"),
+        ("vision", tiny.LLAMA, "model.vision is a 'llama', which reads no pixels alone"),
+    ],
+)
+def test_a_part_that_would_fail_or_compute_other_logits_is_refused(part, config, reason):
+    recipe = from_nothing().model_dump(exclude_none=True) | {part: {"config": config}}
+    with pytest.raises(CheckpointError, match=reason):
+        recipe = ModelRecipe(**recipe)
+        family_of_recipe(recipe).cost(configuration_of(recipe, WORDS)).screen_flops((64, 32), recipe.train, 2, False)
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused_unless_they_are_padding(checkpoints):
+    words = copy.deepcopy(WORDS)
+    words.add_tokens("<pad 2>")
+    recipe = ModelRecipe(language_model=checkpoints["language_model"])
+    assert configuration_of(recipe, words).vocab_size == len(words) - 1
+    words.add_tokens("<tap>")
+    with pytest.raises(CheckpointError, match=r"model.language_model: its tokenizer has .* \(none for '<tap>'\)"):
+        configuration_of(recipe, words)
+
+
+@pytest.mark.parametrize("method", ["gptq", "fp8"])
+def test_a_quantised_checkpoint_is_refused_with_what_quantises_its_original_here(method, checkpoints, tmp_path):
+    folder = shutil.copytree(checkpoints["language_model"]["checkpoint"], tmp_path / "quantised")
+    content = json.loads((folder / "config.json").read_text()) | {"quantization_config": {"quant_method": method}}
+    (folder / "config.json").write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match=rf"has quantised weights \({method}\); .*model.quantisation"):
+        configuration_of(ModelRecipe(language_model={"checkpoint": str(folder)}), WORDS)
 
 
 def test_an_architecture_that_timm_does_not_have_is_named():

@@ -10,6 +10,7 @@ from helpers.models import families
 from torch._dynamo.exc import TorchDynamoException
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.nn import functional
+from transformers import AutoModel, PixtralVisionConfig
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import (
     Qwen2_5_VLAttention,
     Qwen2_5_VLRMSNorm,
@@ -175,6 +176,15 @@ def test_a_function_that_cannot_be_compiled_runs_as_it_is_and_a_line_says_so(cap
     assert [record.getMessage() for record in caplog.records] == [
         "plus runs without torch.compile, which is slower: no compiler"
     ]
+
+
+def test_a_rotary_embedding_takes_the_options_that_some_towers_call_it_with():
+    config = PixtralVisionConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, image_size=32)
+    tower = AutoModel.from_config(config).eval()
+    pixels = torch.rand(1, 3, 32, 32)
+    wanted = tower(pixels).last_hidden_state
+    fuse(tower)
+    assert_near(tower(pixels).last_hidden_state, wanted, 1e-6)
 
 
 def test_on_a_cpu_nothing_is_compiled_and_a_second_call_wraps_nothing_again():

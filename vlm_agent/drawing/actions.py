@@ -29,7 +29,7 @@ def draw_action(
     if action.kind not in KINDS_WITH_TOUCH:
         words = describe(action)
         return draw_words(image, f"{label}: {words}" if label else words, colour)
-    drawn = shapes.copy(image)
+    drawn = image.convert("RGB")
     unit = min(drawn.size) / 100
     touch = _pixel(drawn, action.touch_yx)
     top = bottom = touch[1]
@@ -70,7 +70,7 @@ def _draw_touch(
 
 def draw_words(image: Image.Image, words: str, colour: Colour) -> Image.Image:
     """A copy of `image`, in RGB, with words in a pill at the lower edge."""
-    drawn = shapes.copy(image)
+    drawn = image.convert("RGB")
     unit = min(drawn.size) / 100
     shapes.pill(drawn, words, colour, (drawn.width / 2, drawn.height - 17 * unit), 6 * unit)
     return drawn
@@ -108,7 +108,7 @@ def describe(action: Action) -> str:
 
 def draw_elements(image: Image.Image, elements: Sequence[UiElement]) -> Image.Image:
     """A copy of `image`, in RGB, with a box around every element and above it the text, or the type of an icon."""
-    drawn = shapes.copy(image)
+    drawn = image.convert("RGB")
     for element in elements:
         _draw_element(drawn, element)
     return drawn
@@ -122,7 +122,7 @@ def draw_touched(image: Image.Image, action: Action, elements: Sequence[UiElemen
     """
     if action.kind not in KINDS_WITH_TOUCH:
         raise ValueError(f"{describe(action)} touches no element")
-    drawn = shapes.copy(image)
+    drawn = image.convert("RGB")
     _draw_touch(drawn, action, elements, PREDICTED, False)
     return drawn
 

@@ -54,7 +54,7 @@ def _frames(trace: Trace, height: int) -> list[Image.Image]:
     screens = [draw_step(trace, step, height) for step in trace.steps]
     letters, bold = shapes.font(15), shapes.font(15, bold=True)
     width = max(_MIN_WIDTH, *(screen.width for screen in screens))
-    indent = letters.getlength(_place(len(screens), len(screens))) + 10
+    indent = letters.getlength(f"{len(screens)}/{len(screens)}") + 10
     captions = [caption(step, letters, width - indent, _CAPTION_LINES) for step in trace.steps]
     goal = shapes.wrap(trace.heading.goal, bold, width, _GOAL_LINES)
     top, bottom = _MARGIN + _GOAL_LINES * _LINE, max(len(lines) for lines in captions) * _LINE + 2 * _MARGIN
@@ -65,14 +65,10 @@ def _frames(trace: Trace, height: int) -> list[Image.Image]:
         _write(draw, (_MARGIN, 0.7 * _MARGIN), goal, _INK, bold)
         frame.paste(screen, (_MARGIN + (width - screen.width) // 2, top))
         below = top + height + 0.7 * _MARGIN
-        draw.text((_MARGIN, below), _place(number, len(screens)), _FAINT, letters)
+        draw.text((_MARGIN, below), f"{number}/{len(screens)}", _FAINT, letters)
         _write(draw, (_MARGIN + indent, below), lines, _INK, letters)
         frames.append(frame)
     return frames
-
-
-def _place(number: int, count: int) -> str:
-    return f"{number}/{count}"
 
 
 def _write(

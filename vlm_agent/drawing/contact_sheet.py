@@ -13,7 +13,7 @@ from vlm_agent.datasets.sources.traces import DONE, IN_DOUBT, OUTCOME_WORDS, Tra
 from vlm_agent.drawing import shapes
 from vlm_agent.drawing.actions import EXPERT, PREDICTED, describe, describe_with_place, draw_action, draw_words
 from vlm_agent.drawing.shapes import Colour
-from vlm_agent.episodes import Episode, Step
+from vlm_agent.episodes import Episode
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.files import atomic_write
 
@@ -33,13 +33,19 @@ def contact_sheet(episode: Episode, captions: Sequence[str] | None = None, heigh
     `height` of a screen is in pixels. Raises UserError for an episode without steps or pixels, ValueError for a wrong
     number of captions.
     """
-    if not episode.steps or any(step.screenshot is None for step in episode.steps):
+    # Scaled first, so that the marks are sharp.
+    screens = [
+        draw_action(shapes.scaled(step.screenshot, height), step.action, EXPERT, elements=step.elements)
+        for step in episode.steps
+        if step.screenshot is not None
+    ]
+    if not screens or len(screens) < len(episode):
         raise UserError(f"episode {episode.id} has no screens to draw")
     captions = [describe(step.action) for step in episode.steps] if captions is None else captions
     if len(captions) != len(episode):
         raise ValueError(f"episode {episode.id} has {len(episode)} steps but {len(captions)} captions")
     facts = f"{episode.subset} · {len(episode)} steps · episode {episode.id}"
-    return _sheet(episode.goal, facts, [_marked_screen(step, height) for step in episode.steps], captions)
+    return _sheet(episode.goal, facts, screens, captions)
 
 
 def trace_sheet(trace: Trace, height: int = 560) -> Image.Image:
@@ -110,13 +116,6 @@ def _sheet(goal: str, facts: str, screens: Sequence[Image.Image], captions: Sequ
         x, y = column * (cell.width + _GAP), title.height + _GAP + row * (cell.height + _GAP)
         sheet.paste(cell, (_MARGIN + x, _MARGIN + y))
     return sheet
-
-
-def _marked_screen(step: Step, height: int) -> Image.Image:
-    """The screen scaled to `height`, with its action drawn afterwards so that the mark is sharp."""
-    if step.screenshot is None:
-        raise ValueError("the step has no pixels to draw")
-    return draw_action(shapes.scaled(step.screenshot, height), step.action, EXPERT, elements=step.elements)
 
 
 def _columns(count: int, cell_width: int) -> int:

@@ -24,7 +24,7 @@ def draw_marks(image: Image.Image, elements: Sequence[UiElement]) -> Image.Image
     A number within the box would hide the first letters of a text. Numbers are drawn after all boxes, and those of
     smaller elements last, so that they can be read.
     """
-    drawn = shapes.copy(image)
+    drawn = image.convert("RGB")
     unit = min(drawn.size) / 100
     corners = [shapes.corners(drawn, element.box) for element in elements]
     areas = [(right - left) * (bottom - top) for left, top, right, bottom in corners]

@@ -139,11 +139,6 @@ def pill(image: Image.Image, text: str, colour: Colour, centre: Point, size: flo
     ImageDraw.Draw(image).text((x, y), text, ink, letters, anchor="mm")
 
 
-def copy(image: Image.Image) -> Image.Image:
-    """A copy in RGB."""
-    return image.copy() if image.mode == "RGB" else image.convert("RGB")
-
-
 def corners(image: Image.Image, box: Sequence[float]) -> Box:
     """(left, top, right, bottom) in pixels within the image, of a box (y, x, height, width) in fractions. A box of
     negative size has swapped corners, which Pillow refuses."""

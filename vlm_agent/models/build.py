@@ -14,8 +14,8 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from vlm_agent.action_languages import ActionLanguage, LanguageVocabulary
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files import read_checked, write_checked
-from vlm_agent.models.family import family_of, family_of_recipe, processor_of, saved_configuration, saved_family
-from vlm_agent.models.pretrained import explain_load_errors, hub_options, load_tokenizer
+from vlm_agent.models.family import family_of, family_of_recipe, processor_of, saved_family
+from vlm_agent.models.pretrained import explain_load_errors, hub_options, load_configuration, load_tokenizer
 from vlm_agent.models.run_layout import FEATURES_FILE, MODEL_FOLDER, TOKENIZER_FOLDER, Trained, base_folder, checked
 from vlm_agent.models.weights.adapters import load_adapter, merge_adapter, save_trained_weights, without_adapter
 from vlm_agent.models.weights.origin import check_sources, with_bases_elsewhere
@@ -61,14 +61,30 @@ def build_model(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PreT
 
 
 def configuration_of(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
-    """The configuration of the model that `build_model` returns, without reading weights."""
+    """The configuration of the model that `build_model` returns, without reading weights. Raises CheckpointError for a
+    tokenizer with more tokens than the model."""
     if recipe.base is None:
-        return family_of_recipe(recipe).configure(recipe, tokenizer)
+        config = family_of_recipe(recipe).configure(recipe, tokenizer)
+        _check_vocabulary(f"model.{recipe.origin}", config, tokenizer)
+        return config
     folder = base_folder(recipe.base)
     base = checked(folder)
     if not base.adapted:  # the sources of its recipe may no longer exist
-        return saved_configuration(base.weights)
+        saved_family(base.weights)  # importing it registers its classes
+        return load_configuration(base.weights, str(base.weights))
     return _with_features(configuration_of(read_model_recipe(folder), tokenizer), base)
+
+
+def _check_vocabulary(key: str, config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raises CheckpointError for tokens without an embedding, which end a run at the first text that has one. Padding
+    may be one: some published tokenizers have a token for it that their model lacks, and packed rows have none."""
+    embeddings = getattr(config.get_text_config(), "vocab_size", len(tokenizer))
+    beyond = [token for token, id_ in tokenizer.get_vocab().items() if id_ >= embeddings and "pad" not in token.lower()]
+    if beyond:
+        raise CheckpointError(
+            f"{key}: its tokenizer has {len(tokenizer)} tokens and its model {embeddings} embeddings (none for "
+            f"{beyond[0]!r}): they are not of one checkpoint; copy the tokenizer that the model was trained with"
+        )
 
 
 def read_model_recipe(path: Path) -> ModelRecipe:

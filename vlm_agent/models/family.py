@@ -23,7 +23,6 @@ from vlm_agent.models.pretrained import (
     complete_model,
     explain_load_errors,
     hub_options,
-    load_configuration,
     nearest,
     source_configuration,
     whole_model,
@@ -215,7 +214,13 @@ def family_of_recipe(recipe: ModelRecipe) -> ModelFamily:
     """The family of a recipe without `base`. Raises CheckpointError if its configuration cannot be loaded or belongs to
     no family."""
     if recipe.is_text:
-        return _text_family(cast("WeightsSource", recipe.language_model))
+        model_type = source_configuration(cast("WeightsSource", recipe.language_model), "language_model").model_type
+        if model_type not in TEXT_FAMILIES:
+            raise CheckpointError(
+                f"model.language_model: models of type {model_type!r} are not supported as text models; supported are "
+                f"{', '.join(TEXT_FAMILIES)}"
+            )
+        return family(model_type)
     if recipe.origin in FAMILY_OF_ORIGIN:
         return family(FAMILY_OF_ORIGIN[recipe.origin])
     source = source_of(recipe)
@@ -238,25 +243,9 @@ def _with_vision(model_type: str | None) -> ModelFamily:
     return family(model_type, "model.vlm")
 
 
-def _text_family(source: WeightsSource) -> ModelFamily:
-    model_type = source_configuration(source, "language_model").model_type
-    if model_type not in TEXT_FAMILIES:
-        raise CheckpointError(
-            f"model.language_model: models of type {model_type!r} are not supported as text models; supported are "
-            f"{', '.join(TEXT_FAMILIES)}"
-        )
-    return family(model_type)
-
-
 def saved_family(folder: Path) -> ModelFamily:
     """The family of a folder written by `save_pretrained`."""
     return family(_saved_model_type(folder))
-
-
-def saved_configuration(folder: Path) -> PretrainedConfig:
-    """The configuration in a folder written by `save_pretrained`. Importing the family registers its classes."""
-    saved_family(folder)
-    return load_configuration(folder, str(folder))
 
 
 def processor_of(config: PretrainedConfig) -> Processor:

@@ -52,15 +52,16 @@ def _is_gated_by_silu(module: nn.Module) -> bool:
 
 
 class OnGpu:
-    """A function of tensors that is compiled for CUDA, and runs as it is (`function`) elsewhere."""
+    """A function of tensors that is compiled for CUDA, and runs as it is (`function`) elsewhere, and with options."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self._compiled: Callable[..., Any] | None = None
         functools.update_wrapper(self, function)
 
-    def __call__(self, *tensors: torch.Tensor) -> Any:
-        return self.compiled(*tensors) if tensors[0].is_cuda else self.function(*tensors)
+    def __call__(self, *tensors: torch.Tensor, **options: Any) -> Any:
+        runs_compiled = tensors[0].is_cuda and not options
+        return self.compiled(*tensors) if runs_compiled else self.function(*tensors, **options)
 
     def compiled(self, *tensors: torch.Tensor) -> Any:
         """The result of the compiled function. Where it cannot be compiled, the function runs as it is from then on,

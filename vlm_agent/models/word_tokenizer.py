@@ -39,7 +39,9 @@ def build_word_tokenizer(
     phrases = sorted(language.phrases, key=len, reverse=True)
     marks = [re.escape(piece) for piece in coordinates if not _NUMBER.fullmatch(piece)]
     fixed_patterns = [*map(_phrase_pattern, phrases), *marks]
-    word = _with_leading_space(fixed_patterns) if leading_spaces else _WORD
+    # Phrases and coordinates stay whole: a space before them is a token of its own.
+    apart = f"(?!{'|'.join(fixed_patterns)})" if fixed_patterns else ""
+    word = f"(?:{_SPACE}{apart})?{_WORD}" if leading_spaces else _WORD
     splitter = pre_tokenizers.Split(Regex("|".join([*fixed_patterns, _ROW, r"\d+", word, "."])), "isolated")
     fixed = map(_as_bytes, (*phrases, *coordinates))
     tokens = dict.fromkeys([*_SPECIAL, *alphabet, *fixed])
@@ -78,13 +80,6 @@ def words_by_space(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[
         if token.startswith(space) and token.removeprefix(space) in vocabulary
     ]
     return [number for number, _ in pairs], [number for _, number in pairs]
-
-
-def _with_leading_space(fixed_patterns: list[str]) -> str:
-    """The pattern of a word and the space before it. Phrases and coordinates stay whole: a space before them is a
-    token of its own."""
-    fixed = "|".join(fixed_patterns)
-    return f"(?:{_SPACE}(?!{fixed}))?{_WORD}" if fixed else f"{_SPACE}?{_WORD}"
 
 
 def _phrase_pattern(phrase: str) -> str:

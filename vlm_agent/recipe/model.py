@@ -13,10 +13,6 @@ FeatureForm = Literal["pooled", "patches"]
 _Positive = Annotated[float, Field(gt=0)]
 
 
-HUB_NAME = r"^[A-Za-z0-9_](?:[\w.-]*/[A-Za-z0-9_])?[\w.-]*$"
-"""A name on huggingface.co: NAME or OWNER/NAME."""
-
-
 class WeightsSource(Section):
     """The origin of a sub-model.
 
@@ -30,7 +26,7 @@ class WeightsSource(Section):
 
     checkpoint: str | None = None
     revision: str | None = None
-    published_as: Annotated[str, Field(pattern=HUB_NAME)] | None = None
+    published_as: Annotated[str, Field(pattern=r"^[A-Za-z0-9_](?:[\w.-]*/[A-Za-z0-9_])?[\w.-]*$")] | None = None
     gguf_file: str | None = None
     config: dict | None = None
 

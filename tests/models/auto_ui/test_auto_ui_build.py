@@ -284,7 +284,7 @@ def test_what_does_not_fit_is_refused_with_what_to_do(tmp_path):
     with pytest.raises(CheckpointError, match=r"its tokenizer has .* and its model 100 embeddings"):
         config = T5Config(**CONFIG, vocab_size=100)
         config.save_pretrained(small)
-        build_model(recipe(encoder_decoder={"checkpoint": small}), WORDS)
+        configuration_of(recipe(encoder_decoder={"checkpoint": small}), WORDS)
     T5Config(**CONFIG, dtype="float16").save_pretrained(folder)
     refused("float16, in which T5's activations overflow", encoder_decoder={"checkpoint": folder})
     other = {"config": {"model_type": "bart"}}

@@ -159,6 +159,7 @@ def test_a_preprocessor_configuration_may_show_whole_screens(tmp_path):
         ({"image_mean": 0.5}, "a value cannot be read"),
         ({"image_mean": [0.5]}, "a value cannot be read"),
         ({"resample": "bicubic"}, "a value cannot be read"),
+        ({"resample": 9}, "a value cannot be read"),
         ({"rescale_factor": "x"}, "a value cannot be read"),
         ({"size": [224, 224]}, "a value cannot be read"),
         ({"do_center_crop": True, "crop_size": {"h": 1}}, "a value cannot be read"),

@@ -6,6 +6,7 @@ import re
 import pytest
 import torch
 from helpers import tiny
+from helpers.models import tiny_text
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
 
@@ -164,6 +165,16 @@ def test_a_frozen_part_does_not_move():
     trained = trained_names(model)
     moved = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
     assert moved == trained
+
+
+@pytest.mark.parametrize("part", ["vision", "projector"])
+def test_an_adapter_of_a_part_that_the_model_does_not_have_is_an_error(part):
+    """It would train without an adapter, and what reads the recipe would look for one."""
+    everything = dict.fromkeys(("embeddings", "language_model", "norm", "head"), "full")
+    with pytest.raises(UserError, match=rf"train\.{part} is lora, and this model has no {part} to adapt; remove it"):
+        choose_trained_weights(
+            tiny_text.model(tiny_text.tokenizer()), TrainedParts(**everything | {part: "lora"}), Lora(rank=2)
+        )
 
 
 def test_a_part_with_nothing_to_adapt_is_an_error():

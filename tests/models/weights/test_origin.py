@@ -181,6 +181,15 @@ def test_the_revision_of_a_recipe_is_read(hub, tmp_path):
     load(run)
 
 
+def test_a_gguf_file_in_a_folder_of_a_name_on_the_hub_is_read_with_its_commit(hub):
+    file = hub.folder / "snapshots" / FIRST / "BF16" / "tiny.gguf"
+    file.parent.mkdir()
+    file.write_bytes(b"GGUF")
+    found = sources_of(ModelRecipe(language_model={"checkpoint": NAME, "gguf_file": "BF16/tiny.gguf"}))
+    config = hub.published / "config.json"
+    assert found == {"language_model": {"checkpoint": NAME, "commit": FIRST, "content": fingerprint([file, config])}}
+
+
 def test_a_revision_belongs_to_a_name_on_the_hub(hub, tmp_path):
     with pytest.raises(ValueError, match="revision is a branch, tag or commit of checkpoint"):
         WeightsSource(config={"model_type": "llama"}, revision="main")

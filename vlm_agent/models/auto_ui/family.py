@@ -180,12 +180,6 @@ class AutoUiFamily(ModelFamily):
         else:
             raise CheckpointError(f"model.{_KEY}.config: model_type must be t5, not {text.model_type!r}")
         check_text_config(config.text_config, f"model.{_KEY}.{'config' if source.config else 'checkpoint'}")
-        embeddings = config.text_config.vocab_size
-        if len(tokenizer) > embeddings:
-            raise CheckpointError(
-                f"model.{_KEY}.checkpoint {source.checkpoint!r}: its tokenizer has {len(tokenizer)} tokens and its "
-                f"model {embeddings} embeddings: they are not of one checkpoint"
-            )
         return config
 
     def build(self, recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:

@@ -167,8 +167,7 @@ def load_extractor(
     `precision`: `float32`, or `bfloat16` for mixed precision. Raises RecipeError for an unknown extractor,
     CheckpointError for a checkpoint that cannot be loaded.
     """
-    kind = extractor_kind(settings)
-    return kind.load(settings, torch.device("cpu") if device is None else device, precision)
+    return extractor_kind(settings).load(settings, device or torch.device("cpu"), precision)
 
 
 def load_trained_extractor(

@@ -95,7 +95,7 @@ def _read_preprocessing(content: Mapping[str, Any], default: Preprocessing, wher
     result = Preprocessing(
         resize,
         crop,
-        int(content.get("resample", default.resample)),
+        int(Image.Resampling(content.get("resample", default.resample))),
         _three(content.get("image_mean", default.mean)) if content.get("do_normalize", True) else (0.0, 0.0, 0.0),
         _three(content.get("image_std", default.std)) if content.get("do_normalize", True) else (1.0, 1.0, 1.0),
         float(content.get("rescale_factor", default.rescale)) if content.get("do_rescale", True) else 1.0,

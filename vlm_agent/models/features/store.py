@@ -197,8 +197,7 @@ class FeatureStore:
     @property
     def settings(self) -> FeatureSettings:
         """The extractor, its checkpoint and the form."""
-        about = self.manifest["extractor"]
-        return FeatureSettings(extractor=about["extractor"], checkpoint=about["checkpoint"], form=about["form"])
+        return FeatureSettings.of_model(self.manifest["extractor"])
 
     @property
     def digest(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import LanguageVocabulary
 from vlm_agent.errors import CheckpointError
@@ -233,7 +233,19 @@ def collate(sentences: list[Sentence]) -> dict:
     return row
 
 
+_TAKE = "Take a llama, qwen2, qwen3 or mistral"
+_LOGIT_KEYS = ("logits_scaling", "logit_scale", "final_logit_softcapping", "lm_head_multiplier")
+"""Keys by which some language models scale or cap logits behind their head. A Llama+ViT calls the head alone."""
+
+
 def _composite(recipe: ModelRecipe, vision: PretrainedConfig, text: PretrainedConfig) -> LlamaViTConfig:
+    """Raises CheckpointError for a `text` that is no language model, or whose logits would be others here."""
+    kind = f"model.language_model is a {text.model_type!r}"
+    if type(text) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise CheckpointError(f"{kind}, which is no causal language model. {_TAKE}")
+    for key in _LOGIT_KEYS:
+        if (value := getattr(text, key, None)) not in (None, 1):
+            raise CheckpointError(f"{kind}, which changes the logits of its head ({key}: {value}). {_TAKE}")
     return LlamaViTConfig(
         vision_config=vision,
         text_config=text,
@@ -249,5 +261,5 @@ def _check_parts(model: LlamaViT) -> None:
         except AttributeError:
             raise CheckpointError(
                 f"model.language_model is a {model.config.text_config.model_type!r}, which is not built as Llama is: "
-                f"it has no {path}. Take a llama, qwen2, qwen3 or mistral"
+                f"it has no {path}. {_TAKE}"
             ) from None

@@ -1,8 +1,8 @@
 """Llama+ViT: a vision encoder, a linear projection and a Llama language model (Smartphone Assistant, section 3.1.1).
 
 A screen becomes `rows * columns` visual tokens: the encoder's feature map, pooled to that grid, projected into the
-language model's embedding space and put where the sequence holds `SCREEN_TOKEN`. Any encoder and any decoder of
-transformers can be used, from a checkpoint or from a configuration.
+language model's embedding space and put where the sequence holds `SCREEN_TOKEN`. Any encoder of transformers, and any
+decoder that is built as Llama is, can be used, from a checkpoint or from a configuration.
 
 Four options are for models without pretrained parts (`models/llama_vit/from_scratch.py`), off by default:
 `visual_merge`, `visual_norm`, `visual_positions` and `element_loss`.
@@ -200,6 +200,11 @@ class LlamaViT(PreTrainedModel):
         super().__init__(config)
         with explain_missing_extras("vision"):
             self.vision = vision if vision is not None else AutoModel.from_config(config.vision_config)
+        if self.vision.main_input_name != "pixel_values":
+            raise CheckpointError(
+                f"model.vision is a {config.vision_config.model_type!r}, which reads no pixels alone; take a vision "
+                "encoder, such as vit, dinov2, clip or siglip"
+            )
         self.language_model = (
             language_model if language_model is not None else AutoModelForCausalLM.from_config(config.text_config)
         )

@@ -32,14 +32,8 @@ from vlm_agent.recipe.model import ModelRecipe
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import FittedScreens
 
-PREPROCESSOR_FILE = "preprocessor_config.json"
-
 CHAT_TEMPLATE = Path(__file__).with_name("chat_template.jinja").read_text(encoding="utf-8")
 """Writes a conversation in the words of training as training wrote it; published tokenizers have no start mark."""
-
-
-READ_COLUMNS = ("patches", "grids", "input_ids", "position_ids", "tower", "screen_places")
-"""The columns of a row that `ReadsScreens.read` takes."""
 
 
 class QwenVLDecoder(CausalDecoder):
@@ -52,7 +46,8 @@ class QwenVLDecoder(CausalDecoder):
         return self._collate([*sentences])
 
     def forward(self, row: dict[str, Any], sentences: Sequence[Sentence], **options: Any) -> Any:
-        return self._model.read(**{name: row[name] for name in READ_COLUMNS}, **options)
+        columns = ("patches", "grids", "input_ids", "position_ids", "tower", "screen_places")
+        return self._model.read(**{name: row[name] for name in columns}, **options)
 
     def positions(self, row: dict[str, Any]) -> torch.Tensor:
         """The time axis."""
@@ -101,7 +96,7 @@ class QwenVLFamily(ModelFamily):
         if model.config.model_type not in PROCESSOR_MAPPING_NAMES:
             return
         content = json.dumps(_image_processor(model), indent=2)
-        (folder / PREPROCESSOR_FILE).write_text(f"{content}\n", encoding="utf-8")
+        (folder / "preprocessor_config.json").write_text(f"{content}\n", encoding="utf-8")
         ends = dict.fromkeys([tokenizer.convert_tokens_to_ids(CHAT_TURNS.end), tokenizer.eos_token_id])
         write_tokenizer_of_servers(tokenizer, CHAT_TEMPLATE, folder, eos_token_id=[*ends])
 

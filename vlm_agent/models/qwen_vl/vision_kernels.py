@@ -39,24 +39,28 @@ from vlm_agent.models.attention import WITHIN_SEGMENTS, Bounds
 
 
 def use_fast_kernels(vision: PreTrainedModel) -> None:
-    """Replaces the patch embedding and the attention of a tower, in place, and the width of its MLPs on a GPU."""
+    """Replaces the patch embedding and the attention of a tower, in place, and the width of its MLPs on a GPU. A tower
+    whose attention takes no segment bounds keeps it."""
     flatten_patch_embedding(vision)
-    pad_on_gpu(vision)
-    if vision.config._attn_implementation == "sdpa":
-        read_within_segments(vision)
+    for module in vision.modules():
+        gate: Any = getattr(module, "gate_proj", None)
+        if gate is not None and gate.out_features % WIDTH_MULTIPLE:
+            module.register_forward_pre_hook(_pad_on_gpu)
+    attention = [module for module in vision.modules() if hasattr(module, "qkv")]
+    layers = [one for one in attention if "cu_seqlens" in inspect.signature(type(one).forward).parameters]
+    if layers and vision.config._attn_implementation == "sdpa":
+        for layer in layers:
+            vars(layer)["forward"] = MethodType(_attend, layer)
+        vision.set_attn_implementation(WITHIN_SEGMENTS)
 
 
 def flatten_patch_embedding(vision: nn.Module) -> None:
     """Replace, in place, the forward pass of every non-overlapping Conv3d by a matrix product over the same weights."""
     for module in vision.modules():
-        if isinstance(module, nn.Conv3d) and _is_patch_embedding(module):
+        if not isinstance(module, nn.Conv3d) or module.stride != module.kernel_size or module.groups != 1:
+            continue
+        if set(module.dilation) == {1} and set(module.padding) == {0}:
             vars(module)["forward"] = MethodType(_embed_patches, module)
-
-
-def _is_patch_embedding(conv: nn.Conv3d) -> bool:
-    return (
-        conv.stride == conv.kernel_size and conv.groups == 1 and set(conv.dilation) == {1} and set(conv.padding) == {0}
-    )
 
 
 def _embed_patches(conv: nn.Conv3d, pixels: torch.Tensor) -> torch.Tensor:
@@ -115,20 +119,6 @@ def tower_options(inputs: dict[str, Any], device: torch.device) -> dict[str, Any
     return options
 
 
-def read_within_segments(vision: PreTrainedModel) -> None:
-    """Lets the attention layers of a Qwen-VL tower use `within_segments`, in place; a tower whose attention takes no
-    segment bounds stays as it is."""
-    layers = [module for module in vision.modules() if _takes_bounds(module)]
-    for layer in layers:
-        vars(layer)["forward"] = MethodType(_attend, layer)
-    if layers:
-        vision.set_attn_implementation(WITHIN_SEGMENTS)
-
-
-def _takes_bounds(module: nn.Module) -> bool:
-    return hasattr(module, "qkv") and "cu_seqlens" in inspect.signature(type(module).forward).parameters
-
-
 def _attend(layer: Any, hidden_states: torch.Tensor, cu_seqlens: torch.Tensor, **options) -> torch.Tensor:
     """transformers' forward pass, which passes the whole sequence to the attention as if it were one segment."""
     if layer.config._attn_implementation != WITHIN_SEGMENTS:
@@ -142,14 +132,6 @@ def _attend(layer: Any, hidden_states: torch.Tensor, cu_seqlens: torch.Tensor, *
 
 WIDTH_MULTIPLE = 8
 """Numbers of 2 bytes in the 16 bytes at which tensor cores of Hopper and later read the rows of a matrix."""
-
-
-def pad_on_gpu(vision: nn.Module) -> None:
-    """Lets the gated MLPs of an odd width call `pad_width` before a forward pass on a GPU."""
-    for module in vision.modules():
-        gate: Any = getattr(module, "gate_proj", None)
-        if gate is not None and gate.out_features % WIDTH_MULTIPLE:
-            module.register_forward_pre_hook(_pad_on_gpu)
 
 
 def _pad_on_gpu(mlp: Any, _: Any) -> None:

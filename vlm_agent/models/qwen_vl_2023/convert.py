@@ -107,7 +107,20 @@ def our_configuration(published: Published, end: int, dtype: str) -> LlamaViTCon
             image_size=visual.image_size,
             position_grid=GRID,
         ),
-        text_config=_text_configuration(published, end),
+        text_config=Qwen2Config(
+            vocab_size=published.vocab_size,
+            hidden_size=published.hidden_size,
+            intermediate_size=published.intermediate_size // 2,
+            num_hidden_layers=published.num_hidden_layers,
+            num_attention_heads=published.num_attention_heads,
+            num_key_value_heads=published.num_attention_heads,
+            max_position_embeddings=published.max_position_embeddings,
+            rms_norm_eps=published.layer_norm_epsilon,
+            rope_parameters={"rope_type": "default", "rope_theta": published.rotary_emb_base},
+            tie_word_embeddings=False,
+            eos_token_id=end,
+            pad_token_id=end,
+        ),
         screen_size=(visual.image_size, visual.image_size),
         visual_grid=GRID,
         image_mean=OPENAI_CLIP_MEAN,
@@ -117,23 +130,6 @@ def our_configuration(published: Published, end: int, dtype: str) -> LlamaViTCon
         log_n_length=published.seq_length if published.use_logn_attn else None,
         architectures=["LlamaViT"],
         dtype=dtype,
-    )
-
-
-def _text_configuration(published: Published, end: int) -> Qwen2Config:
-    return Qwen2Config(
-        vocab_size=published.vocab_size,
-        hidden_size=published.hidden_size,
-        intermediate_size=published.intermediate_size // 2,
-        num_hidden_layers=published.num_hidden_layers,
-        num_attention_heads=published.num_attention_heads,
-        num_key_value_heads=published.num_attention_heads,
-        max_position_embeddings=published.max_position_embeddings,
-        rms_norm_eps=published.layer_norm_epsilon,
-        rope_parameters={"rope_type": "default", "rope_theta": published.rotary_emb_base},
-        tie_word_embeddings=False,
-        eos_token_id=end,
-        pad_token_id=end,
     )
 
 
@@ -191,8 +187,12 @@ def published_weights(published: Published) -> dict[str, Weight]:
             Weight(f"{there}mlp.w2.weight", (ffn, hidden), (f"{here}mlp.gate_proj.weight",)),
             Weight(f"{there}mlp.c_proj.weight", (hidden, ffn), (f"{here}mlp.down_proj.weight",)),
         ]
+    width, wide = visual.width, tower_ffn(visual)
+    block: dict[str, Shape] = {"ln_1": (width,), "ln_2": (width,)}
+    block |= {"attn.in_proj": (3 * width, width), "attn.out_proj": (width, width)}
+    block |= {"mlp.c_fc": (wide, width), "mlp.c_proj": (width, wide)}
     for number in range(visual.layers):
-        for name, shape in _tower_block(visual).items():
+        for name, shape in block.items():
             target = f"vision.blocks.{number}.{name.removeprefix('mlp.')}"
             found += _with_bias(f"{tower}transformer.resblocks.{number}.{name}", shape, target)
     return {weight.name: weight for weight in found}
@@ -206,22 +206,14 @@ def _with_bias(there: str, shape: Shape, here: str) -> list[Weight]:
 
 def _three_with_bias(there: str, hidden: int, here: str) -> list[Weight]:
     """Queries, keys and values: one matrix and one bias there, three layers here."""
-    shapes = {"weight": (3 * hidden, hidden), "bias": (3 * hidden,)}
+
+    def thirds(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(third.clone() for third in tensor.chunk(3))  # safetensors refuses tensors that share memory
+
     return [
-        Weight(f"{there}{kind}", shape, tuple(f"{here}{part}_proj.{kind}" for part in "qkv"), _thirds)
-        for kind, shape in shapes.items()
+        Weight(f"{there}{kind}", shape, tuple(f"{here}{part}_proj.{kind}" for part in "qkv"), thirds)
+        for kind, shape in {"weight": (3 * hidden, hidden), "bias": (3 * hidden,)}.items()
     ]
-
-
-def _thirds(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    return tuple(third.clone() for third in tensor.chunk(3))  # safetensors refuses tensors that share memory
-
-
-def _tower_block(visual: Visual) -> dict[str, Shape]:
-    """Layer → the shape of its weight."""
-    width, ffn = visual.width, tower_ffn(visual)
-    linear: dict[str, Shape] = {"attn.in_proj": (3 * width, width), "attn.out_proj": (width, width)}
-    return {"ln_1": (width,), "ln_2": (width,)} | linear | {"mlp.c_fc": (ffn, width), "mlp.c_proj": (width, ffn)}
 
 
 SHARD_BYTES = 2 << 30

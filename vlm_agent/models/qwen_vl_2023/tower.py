@@ -174,19 +174,16 @@ class Resampler(nn.Module):
 
         Raises RecipeError when the patches do not make a square.
         """
-        keys, values = self._keys_and_values(features.to(self.query.dtype))
-        queries = self.q_proj(self.ln_q(self.query) + self.positions).expand(len(features), -1, -1)
-        heads = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (queries, keys, values))
-        read = functional.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
-        tokens = self.proj(self.ln_post(self.out_proj(read)))
-        return tokens, tokens
-
-    def _keys_and_values(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         side = math.isqrt(features.shape[1])
         if side * side != features.shape[1]:
             raise RecipeError(f"the resampler reads square screens; {features.shape[1]} patches are no square")
-        content = self.ln_kv(self.kv_proj(features))
-        return self.k_proj(content + fit_grid(self.positions, self.grid, (side, side))), self.v_proj(content)
+        content = self.ln_kv(self.kv_proj(features.to(self.query.dtype)))
+        keys = self.k_proj(content + fit_grid(self.positions, self.grid, (side, side)))
+        queries = self.q_proj(self.ln_q(self.query) + self.positions).expand(len(features), -1, -1)
+        heads = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (queries, keys, self.v_proj(content)))
+        read = functional.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
+        tokens = self.proj(self.ln_post(self.out_proj(read)))
+        return tokens, tokens
 
 
 def grid_sinusoids(rows: int, columns: int, width: int) -> torch.Tensor:

@@ -38,16 +38,11 @@ _SAME_WORD = 0.9
 """The cosine of the embeddings of a word with and without the space before it."""
 
 
-def is_suitable(config: Any) -> bool:
-    """Whether every head has keys of its own, and the head weights of its own."""
-    return config.num_key_value_heads == config.num_attention_heads and not config.tie_word_embeddings
-
-
 @torch.no_grad()
 def initialise(model: transformers.LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase) -> None:
     """An initialisation with which a small text model from random weights learns to copy from its prompt: overwrites
-    the weights but for norms, in place, from torch's global generator. `model`: float32, with a configuration that
-    `is_suitable`.
+    the weights but for norms, in place, from torch's global generator. `model`: float32, in which every head has keys
+    of its own, and the head weights of its own.
 
     With the default initialisation of transformers, a model of a few million weights learns the form of a reply long
     before it reads the prompt. Copying needs heads that compare tokens; here they are a start, not a constraint:
@@ -122,17 +117,15 @@ def html_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
     """
     cue = HTML_TURNS.cue.replace("\n", "\\n")
     templates = [_TEMPLATE.replace("CUE", cue).replace("BETWEEN", between) for between in ("", " ")]
-    return next((template for template in templates if _is_exact(tokenizer, template)), templates[0])
-
-
-def _is_exact(tokenizer: PreTrainedTokenizerBase, template: str) -> bool:
     messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": _USER}]
-    written = tokenizer.apply_chat_template(
-        messages, chat_template=template, add_generation_prompt=True, tokenize=True, return_dict=False
-    )
     start = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
     segments = (tokenizer(text, add_special_tokens=False).input_ids for text in (_SYSTEM, _USER, HTML_TURNS.cue))
-    return list(written) == sum(segments, start)
+    trained = sum(segments, start)
+    options: dict[str, Any] = {"add_generation_prompt": True, "tokenize": True, "return_dict": False}
+    for template in templates:
+        if list(tokenizer.apply_chat_template(messages, chat_template=template, **options)) == trained:
+            return template
+    return templates[0]
 
 
 class ReadsText(ReadsRows):
@@ -209,7 +202,9 @@ class TextFamily(ModelFamily):
     def initialise(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, language: LanguageVocabulary
     ) -> PreTrainedModel:
-        if not self.starts_matching or not is_suitable(model.config):
+        config: Any = model.config
+        is_suitable = self.starts_matching and config.num_key_value_heads == config.num_attention_heads
+        if not is_suitable or config.tie_word_embeddings:
             return model
         dtype = model.dtype
         # Its decompositions do not support bfloat16.

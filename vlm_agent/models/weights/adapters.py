@@ -42,9 +42,11 @@ def choose_trained_weights(
     If a part is `lora`, the result is a PeftModel whose adapter also saves every part trained in full
     (`modules_to_save`). Before training, its logits equal those of `model`.
 
-    Raises RecipeError for a part without layers to adapt, for tied embeddings and head that are trained differently,
-    and for a quantised language model without an adapter.
+    Raises RecipeError for a part without layers to adapt or that the model does not have, for tied embeddings and head
+    that are trained differently, and for a quantised language model without an adapter.
     """
+    if absent := [part for part, training in train if training == "lora" and part not in parts_of(model)]:
+        raise RecipeError(f"train.{absent[0]} is lora, and this model has no {absent[0]} to adapt; remove it")
     _check_tied(model, train)
     if is_quantised(model) and train.language_model != "lora":
         raise RecipeError(

@@ -177,7 +177,8 @@ def _identity(source: WeightsSource) -> dict[str, str]:
     file = "config.json" if source.gguf_file is None else source.gguf_file
     if (cached := cached_path(source.location, file, source.revision)) is None:
         return {_COMMIT: ""}
-    return {_COMMIT: cached.parent.name, _CONTENT: fingerprint(_files(cached.parent, source))}
+    snapshot = cached.parents[len(Path(file).parts) - 1]  # a GGUF file may lie in a folder of it
+    return {_COMMIT: snapshot.name, _CONTENT: fingerprint(_files(snapshot, source))}
 
 
 def _files(folder: Path, source: WeightsSource) -> list[Path]:
