@@ -61,12 +61,9 @@ def build_model(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PreT
 
 
 def configuration_of(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
-    """The configuration of the model that `build_model` returns, without reading weights. Raises CheckpointError for a
-    tokenizer with more tokens than the model."""
+    """The configuration of `build_model`'s model, without its weights. Raises CheckpointError for too few embeddings."""
     if recipe.base is None:
-        config = family_of_recipe(recipe).configure(recipe, tokenizer)
-        _check_vocabulary(f"model.{recipe.origin}", config, tokenizer)
-        return config
+        return _with_embeddings(recipe, family_of_recipe(recipe).configure(recipe, tokenizer), tokenizer)
     folder = base_folder(recipe.base)
     base = checked(folder)
     if not base.adapted:  # the sources of its recipe may no longer exist
@@ -75,16 +72,20 @@ def configuration_of(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) ->
     return _with_features(configuration_of(read_model_recipe(folder), tokenizer), base)
 
 
-def _check_vocabulary(key: str, config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raises CheckpointError for tokens without an embedding, which end a run at the first text that has one. Padding
-    may be one: some published tokenizers have a token for it that their model lacks, and packed rows have none."""
+def _with_embeddings(
+    recipe: ModelRecipe, config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase
+) -> PretrainedConfig:
+    """`config`. Raises CheckpointError for tokens without an embedding, which end a run at the first text that has one.
+    Padding may be one: some published tokenizers have a token for it that their model lacks, and packed rows have none.
+    """
     embeddings = getattr(config.get_text_config(), "vocab_size", len(tokenizer))
     beyond = [token for token, id_ in tokenizer.get_vocab().items() if id_ >= embeddings and "pad" not in token.lower()]
     if beyond:
         raise CheckpointError(
-            f"{key}: its tokenizer has {len(tokenizer)} tokens and its model {embeddings} embeddings (none for "
-            f"{beyond[0]!r}): they are not of one checkpoint; copy the tokenizer that the model was trained with"
+            f"model.{recipe.origin}: its tokenizer has {len(tokenizer)} tokens and its model {embeddings} embeddings "
+            f"(none for {beyond[0]!r}): they are not of one checkpoint; copy the model's own tokenizer"
         )
+    return config
 
 
 def read_model_recipe(path: Path) -> ModelRecipe:

@@ -60,8 +60,7 @@ class OnGpu:
         functools.update_wrapper(self, function)
 
     def __call__(self, *tensors: torch.Tensor, **options: Any) -> Any:
-        runs_compiled = tensors[0].is_cuda and not options
-        return self.compiled(*tensors) if runs_compiled else self.function(*tensors, **options)
+        return self.function(*tensors, **options) if options or not tensors[0].is_cuda else self.compiled(*tensors)
 
     def compiled(self, *tensors: torch.Tensor) -> Any:
         """The result of the compiled function. Where it cannot be compiled, the function runs as it is from then on,

@@ -114,6 +114,9 @@ def _one_for_zero(total: torch.Tensor) -> torch.Tensor:
     return torch.where(total > 0, total, torch.ones_like(total))
 
 
+_OPTIONAL_COLUMNS = ("roles", "loss_weights")
+
+
 @dataclass(frozen=True)
 class Targets:
     """The labels of a batch and the columns beside them, (B, L), in the places of the outputs that predict them.
@@ -130,8 +133,7 @@ class Targets:
     def of(cls, batch: Mapping[str, Any]) -> "Targets":
         if "shift_labels" in batch:
             return cls(batch["shift_labels"], batch["kinds"], batch.get("roles"), batch.get("loss_weights"))
-        optional = map(batch.get, ("roles", "loss_weights"))
-        roles, weights = (column if column is None else column[:, 1:] for column in optional)
+        roles, weights = (column if column is None else column[:, 1:] for column in map(batch.get, _OPTIONAL_COLUMNS))
         return cls(batch["labels"][:, 1:], batch["kinds"][:, 1:], roles, weights)
 
     @property

@@ -49,20 +49,24 @@ _BAD_VALUES = (StrictDataclassError, ValueError, TypeError, KeyError, AttributeE
 
 def load_configuration(checkpoint: str | Path, name: str, **options: str) -> PretrainedConfig:
     """The configuration of a checkpoint. Raises CheckpointError, which names the checkpoint by `name`, where
-    transformers cannot read config.json, and for quantised weights: their library may be missing, some GPUs and CPUs
-    silently compute with bfloat16 ones instead, and an adapter could not be merged into them."""
+    transformers cannot read config.json, and for quantised weights."""
     try:
         config = AutoConfig.from_pretrained(checkpoint, **options)
     except _BAD_VALUES as error:
         raise CheckpointError(f"{name}: config.json cannot be read: {reason_of(error)}") from None
-    method = getattr(config, "quantization_config", None)
-    if method is not None and "gguf_file" not in options:
-        kind = method.get("quant_method") if isinstance(method, dict) else getattr(method, "quant_method", None)
-        raise CheckpointError(
-            f"{name} has quantised weights ({kind or 'of an unknown method'}); take the checkpoint that they were made "
-            "from, and set model.quantisation to nf4 or int8 to quantise its language model here"
-        )
+    if (method := getattr(config, "quantization_config", None)) is not None and "gguf_file" not in options:
+        raise _quantised(name, method)
     return config
+
+
+def _quantised(name: str, method: Any) -> CheckpointError:
+    """Refused: their library may be missing, some GPUs and CPUs silently compute with bfloat16 ones instead, and an
+    adapter could not be merged into them."""
+    kind = method.get("quant_method") if isinstance(method, dict) else getattr(method, "quant_method", None)
+    return CheckpointError(
+        f"{name} has quantised weights ({kind or 'of an unknown method'}); take the checkpoint that they were made "
+        "from, and set model.quantisation to nf4 or int8 to quantise its language model here"
+    )
 
 
 def load_tokenizer(checkpoint: str | Path, name: str, **options: Any) -> PreTrainedTokenizerBase:
@@ -131,16 +135,20 @@ def complete_model(
         # further layers of its own kind alone.
         own = {_DIGITS.sub("#", key) for key in model.state_dict()}
         surplus = [key for key in surplus if _DIGITS.sub("#", key) in own]
+    if missing or surplus:
+        raise _unlike(name, missing, surplus)
+    return model
+
+
+def _unlike(name: str, missing: list[str], surplus: list[str]) -> CheckpointError:
     if missing:
-        raise CheckpointError(
+        return CheckpointError(
             f"{name} lacks {len(missing)} of the model's weights, {missing[0]} first: it is incomplete, or {_OTHER}"
         )
-    if surplus:
-        raise CheckpointError(
-            f"{name} has {len(surplus)} weights that the model of its config.json does not read, {surplus[0]} first: "
-            f"it is damaged, or {_OTHER}"
-        )
-    return model
+    return CheckpointError(
+        f"{name} has {len(surplus)} weights that the model of its config.json does not read, {surplus[0]} first: it is "
+        f"damaged, or {_OTHER}"
+    )
 
 
 _OTHER = "of another model than its config.json says; download it again"

@@ -213,9 +213,7 @@ class ModelRecipe(Section):
         if self.is_text and {self.train.vision, self.train.projector} != {"frozen"}:
             raise ValueError("a language_model without vision has no vision and no projector to train; remove them")
         if self.vision is not None and self.train.projector != "full":
-            raise ValueError(
-                "a new projector has random weights; train.projector must be full unless base includes one"
-            )
+            raise ValueError("a new projector is random; train.projector must be full unless base includes one")
         source = getattr(self, origins[0])
         if isinstance(source, WeightsSource) and (self.word_tokenizer is None) != (source.config is None):
             raise ValueError(

@@ -66,9 +66,7 @@ def read_mapping(path: Path, error: type[UserError]) -> dict[str, Any]:
     try:
         content = read_value(path.read_text(encoding="utf-8"))
     except OSError as problem:
-        is_like_shipped = isinstance(problem, FileNotFoundError) and str(path.parent) in (".", *FOLDERS)
-        hint = f"; {suggestion(str(path))}" if is_like_shipped else ""
-        raise error(f"{path} cannot be read: {problem.strerror}{hint}") from None
+        raise error(f"{path} cannot be read: {problem.strerror}{_hint(path, problem)}") from None
     except (UnicodeDecodeError, yaml.YAMLError) as problem:
         raise error(f"{path} is not valid YAML: {_in_one_line(problem)}") from None
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
@@ -86,6 +84,12 @@ def filled(value: Any, words: Mapping[str, Any]) -> Any:
         for name, word in words.items():
             value = value.replace(name, str(word))
     return value
+
+
+def _hint(path: Path, problem: OSError) -> str:
+    """For a file that does not exist and is named as shipped ones are: which one may be meant."""
+    is_missing = isinstance(problem, FileNotFoundError)
+    return f"; {suggestion(str(path))}" if is_missing and str(path.parent) in (".", *FOLDERS) else ""
 
 
 def set_keys(

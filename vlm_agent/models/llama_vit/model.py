@@ -163,6 +163,11 @@ class LlamaViTConfig(PretrainedConfig):
         return self.visual_grid[0] * self.visual_grid[1]
 
 
+_NO_TOWER = (
+    "model.vision is a {!r}, which reads no pixels alone; take a vision encoder, such as vit, dinov2, clip or siglip"
+)
+
+
 def _sub_config(config: Any) -> Any:
     return AutoConfig.for_model(**config) if isinstance(config, dict) else config
 
@@ -201,10 +206,7 @@ class LlamaViT(PreTrainedModel):
         with explain_missing_extras("vision"):
             self.vision = vision if vision is not None else AutoModel.from_config(config.vision_config)
         if self.vision.main_input_name != "pixel_values":
-            raise CheckpointError(
-                f"model.vision is a {config.vision_config.model_type!r}, which reads no pixels alone; take a vision "
-                "encoder, such as vit, dinov2, clip or siglip"
-            )
+            raise CheckpointError(_NO_TOWER.format(config.vision_config.model_type))
         self.language_model = (
             language_model if language_model is not None else AutoModelForCausalLM.from_config(config.text_config)
         )

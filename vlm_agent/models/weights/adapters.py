@@ -56,6 +56,7 @@ def choose_trained_weights(
     adapted = [part for part in parts_of(model) if getattr(train, part) == "lora"]
     full = [part for part in parts_of(model) if getattr(train, part) == "full"]
     model.requires_grad_(False)
+    chosen: PreTrainedModel | PeftModel = model
     if adapted:
         config = LoraConfig(
             r=lora.rank,
@@ -66,11 +67,9 @@ def choose_trained_weights(
             target_modules=[name for part in adapted for name in _adaptable(model, part)],
             modules_to_save=[name for part in full for name in _callable(model, parts_of(model)[part])],
         )
-        adapter_model = get_peft_model(model, config)
-        fuse_lora(adapter_model)
-        chosen = cast("PreTrainedModel | PeftModel", adapter_model)
+        chosen = cast("PeftModel", get_peft_model(model, config))
+        fuse_lora(chosen)
     else:
-        chosen = model
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(_part_of(name, parts_of(model)) in full)
     for parameter in chosen.parameters():

@@ -119,9 +119,7 @@ def _attend() -> None:
 def installed_gpus(root: Path = _ROOT) -> InstalledGpus:
     """GPUs of NVIDIA below `root`: by the kernel module's files, else by device files, else by nvidia-smi."""
     driver_files = root / "proc/driver/nvidia"
-    texts = map(_text, sorted(driver_files.glob("gpus/*/information")))
-    models = (re.search(r"^Model:\s*(.+)$", text, re.MULTILINE) for text in texts)
-    names = tuple("GPU" if found is None else found[1].strip() for found in models)
+    names = tuple(_model(path) for path in sorted(driver_files.glob("gpus/*/information")))
     devices = [path for path in (root / "dev").glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name)]
     names = names or ("GPU",) * len(devices)
     version = re.search(r"NVRM version:.*?\s(\d+\.[\d.]+)", _text(driver_files / "version"))
@@ -130,6 +128,11 @@ def installed_gpus(root: Path = _ROOT) -> InstalledGpus:
         return InstalledGpus(names, driver)
     reported = _from_nvidia_smi()
     return InstalledGpus(names or reported.names, driver or reported.driver)
+
+
+def _model(information: Path) -> str:
+    found = re.search(r"^Model:\s*(.+)$", _text(information), re.MULTILINE)
+    return "GPU" if found is None else found[1].strip()
 
 
 def _text(path: Path) -> str:
