@@ -61,7 +61,7 @@ def build_model(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PreT
 
 
 def configuration_of(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
-    """The configuration of `build_model`'s model, without its weights. Raises CheckpointError for too few embeddings."""
+    """The configuration of `build_model`'s model, without its weights. Too few embeddings: CheckpointError."""
     if recipe.base is None:
         return _with_embeddings(recipe, family_of_recipe(recipe).configure(recipe, tokenizer), tokenizer)
     folder = base_folder(recipe.base)
