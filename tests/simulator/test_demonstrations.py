@@ -132,7 +132,7 @@ def wait_until(condition, seconds: float = 120.0) -> None:
 
 @contextmanager
 def simulating(folder: Path) -> Iterator[tuple[subprocess.Popen, list[Path]]]:
-    """`vlm-agent simulate` with hours of work, and its two workers in /proc, which have begun to write."""
+    """`vlm-agent simulate` with hours of work, and its two workers in /proc after the first bytes of output."""
     command = [sys.executable, "-m", "vlm_agent.cli", "simulate", "--output", folder / "data", "--workers", "2"]
     with subprocess.Popen([*command, "--episodes", "20000"], stderr=subprocess.PIPE, text=True) as process:
         wait_until(lambda: any(path.stat().st_size for path in folder.glob(".data.partial/*/*")))

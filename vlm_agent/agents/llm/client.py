@@ -138,7 +138,7 @@ class ChatEndpoint:
                     unusable(error.tokens)
                 if attempt == self.attempts:
                     raise CallError(f"{self._address}: {error}, {attempt} times") from None
-                wait = min(2.0 ** min(attempt - 1, 6) if error.wait is None else error.wait, _LONGEST_WAIT)
+                wait = min(2 ** (attempt - 1) if error.wait is None else error.wait, _LONGEST_WAIT)
                 request = f"{self._address}, {name_of(messages)}"
                 report_retry(request, str(error), attempt + 1, self.attempts, wait)
                 self.sleep(wait)
