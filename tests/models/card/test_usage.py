@@ -34,7 +34,8 @@ def write_base(folder: Path, family: str) -> str:
         model, key = tiny_qwen.model(recipe, words), "vlm"
     else:
         words = tiny_text.tokenizer()
-        model, key = tiny_text.model(words, family), "language_model"
+        # Qwen2's tokenizer class adds a token of its own.
+        model, key = tiny_text.model(words, family, vocab_size=len(words) + 1), "language_model"
     model.save_pretrained(folder / NAME)
     words.save_pretrained(folder / NAME)
     (folder / NAME / "README.md").write_text("---\nlicense: apache-2.0\n---\n")
