@@ -27,11 +27,12 @@ FAMILIES = {
 @dataclass(frozen=True)
 class Row:
     """`notes`: the preset of `data.notes`. `keys`: further overrides of the recipe. `controls`: those
-    that the evaluation also scores."""
+    that the evaluation also scores. `steps`: of training; None: those of the family."""
 
     notes: str = "coat_1"
     keys: tuple[str, ...] = ()
     controls: tuple[str, ...] = ()
+    steps: int | None = None
 
     @property
     def all_keys(self) -> tuple[str, ...]:
@@ -39,15 +40,21 @@ class Row:
 
 
 SHUFFLED = ("--data.control", "shuffled_results")
+BINNED = ("--action_language", "{name: binned}")
+TEN_EPOCHS = (*BINNED, "--data.limit", "320")
+"""With 3,200 steps of one trajectory: the paper's number of epochs, over a quarter of the demonstrations."""
+
 ROWS = {
     "row 1": Row(controls=("grey_screens", "no_history")),
     "row 3": Row("coat_3", controls=("shuffled_results",)),
     "row 9": Row("coat_9", controls=("shuffled_results",)),
     "row 10": Row("coat_10"),
     # The language `named` writes the name of what a tap touches, which is half an action description.
-    "row 1, binned": Row(keys=("--action_language", "{name: binned}")),
-    "row 9, binned": Row("coat_9", ("--action_language", "{name: binned}")),
-    "row 10, binned": Row("coat_10", ("--action_language", "{name: binned}")),
+    "row 1, binned": Row(keys=BINNED),
+    "row 9, binned": Row("coat_9", BINNED),
+    "row 10, binned": Row("coat_10", BINNED),
+    "row 1, binned, 10 epochs": Row(keys=TEN_EPOCHS, steps=3200),
+    "row 9, binned, 10 epochs": Row("coat_9", TEN_EPOCHS, steps=3200),
     "row 3, shuffled": Row("coat_3", SHUFFLED),
 }
 """The language of all other rows is that of the recipe: `named` for phone_vlm, `auto_ui` for auto_ui."""
@@ -60,7 +67,7 @@ def arm_of(family: str, row: str) -> str:
 def run_of(family: str, row: str, seed: int, options: Namespace) -> Run:
     """A row of a family with a seed. The folder depends on the whole recipe of the run but for its seed."""
     about, changes = FAMILIES[family], ROWS[row]
-    steps = about.steps if options.steps is None else options.steps
+    steps = next(steps for steps in (options.steps, changes.steps, about.steps) if steps is not None)
     keys = ("--training.steps", str(steps), *changes.all_keys)
     digest = recipe_digest(about.recipe, overrides(keys))
     name = arm_of(family, row)
