@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -37,9 +38,17 @@ GoalScript = Callable[[SimulatedPhone], Iterator[Intent]]
 state is the expert's memory."""
 
 
-def always(*intents: Intent) -> GoalScript:
-    """The script of these intents, whatever the phone shows."""
-    return lambda phone: iter(intents)
+def always(*parts: Intent | GoalScript) -> GoalScript:
+    """The script of these intents and scripts, one after the other."""
+
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
+        for part in parts:
+            if isinstance(part, Intent):
+                yield part
+            else:
+                yield from part(phone)
+
+    return script
 
 
 def tap(key: str) -> Intent:
@@ -83,14 +92,9 @@ def open_app(phone: SimulatedPhone, name: str) -> Iterator[Intent]:
     yield tap(f"app:{name}")
 
 
-def after_opening(app: str, *intents: Intent) -> GoalScript:
-    """The script that opens the app and then has these intents, whatever the phone shows."""
-
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from open_app(phone, app)
-        yield from intents
-
-    return script
+def after_opening(app: str, *parts: Intent | GoalScript) -> GoalScript:
+    """The script that opens the app and then has these parts; see `always`."""
+    return always(partial(open_app, name=app), *parts)
 
 
 def jittered_tap(box: tuple[int, int, int, int], size: tuple[int, int], rng: random.Random) -> Action:

@@ -142,6 +142,12 @@ class SimulatedPhone:
         """The app on the screen; None under the quick settings."""
         return None if self.shade else self.front
 
+    def shows(self, app: str, page: str, about: object = None) -> bool:
+        """Whether the screen shows this page of the app, about this subject (any if None), in any case of letters."""
+        route = self.app(app).route
+        is_about = about is None or str(route.about).casefold() == str(about).casefold()
+        return self.shown == app and route.name == page and is_about
+
     @property
     def at_home(self) -> bool:
         """Whether the launcher is in the foreground, on any of its pages."""

@@ -2,14 +2,14 @@
 
 import random
 from collections.abc import Iterator
+from functools import partial
 
 from vlm_agent.simulator.app import Route
 from vlm_agent.simulator.apps.browser import Browser
-from vlm_agent.simulator.apps.maps import Maps
 from vlm_agent.simulator.apps.news import News
 from vlm_agent.simulator.apps.notes import Notes
 from vlm_agent.simulator.apps.photos import Photos
-from vlm_agent.simulator.expert import BACK, ENTER, Intent, always, open_app, swipe, tap, type_text
+from vlm_agent.simulator.expert import BACK, ENTER, Intent, after_opening, always, open_app, swipe, tap, type_text
 from vlm_agent.simulator.goals.starts import anywhere, at_end
 from vlm_agent.simulator.phone import SimulatedPhone
 from vlm_agent.simulator.tasks import Goal, Slots, template
@@ -24,17 +24,12 @@ def search_web(phone: SimulatedPhone, query: str) -> Iterator[Intent]:
     yield tap(suggestion) if query in phone.the(Browser).suggestions(query) else ENTER
 
 
-def shows_results(phone: SimulatedPhone, query: str) -> bool:
-    return phone.shown == "Browser" and _has_results(phone.the(Browser).route, query)
-
-
-def shows_site(phone: SimulatedPhone, site: str) -> bool:
-    route = phone.the(Browser).route
-    return phone.shown == "Browser" and route.name == "site" and route.about == site
-
-
-def _has_results(route: Route, query: str) -> bool:
-    return route.name == "results" and str(route.about).lower() == query
+def to_site(phone: SimulatedPhone, site: str) -> Iterator[Intent]:
+    """Open a site or web shop, with the browser in the foreground."""
+    if site in phone.the(Browser).tiles:
+        yield tap(f"site:{site}")
+    else:
+        yield from search_web(phone, site.lower())
 
 
 @template("general", 3.5)
@@ -42,15 +37,11 @@ def look_up(slots: Slots) -> Goal:
     topic, city = slots.pick(TOPICS), slots.pick(CITIES)
     query = f"{topic} in {city.lower()}"
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from open_app(phone, "Browser")
-        yield from search_web(phone, query)
-
     return Goal(
         (f"Search for {topic} in {city}", f"Look up {topic} in {city} on the web", f"Show me {topic} in {city}"),
         lambda phone, rng: anywhere(phone, rng, "Browser"),
-        script,
-        lambda phone: shows_results(phone, query),
+        after_opening("Browser", partial(search_web, query=query)),
+        lambda phone: phone.shows("Browser", "results", query),
     )
 
 
@@ -59,14 +50,10 @@ def look_up_and_open(slots: Slots) -> Goal:
     topic, city, site = slots.pick(TOPICS), slots.pick(CITIES), slots.pick(SITES)
     query = f"{topic} in {city.lower()}"
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from open_app(phone, "Browser")
-        yield from search_web(phone, query)
-        yield tap(f"site:{site}")
-
     def reached(phone: SimulatedPhone) -> bool:
-        *earlier, _ = phone.the(Browser).routes
-        return shows_site(phone, site) and bool(earlier) and _has_results(earlier[-1], query)
+        *_, before, _ = (Route(""), *phone.the(Browser).routes)
+        from_results = before.name == "results" and str(before.about).lower() == query
+        return phone.shows("Browser", "site", site) and from_results
 
     return Goal(
         (
@@ -75,7 +62,7 @@ def look_up_and_open(slots: Slots) -> Goal:
             f"What does {site} say about {topic} in {city}?",
         ),
         lambda phone, rng: anywhere(phone, rng, "Browser", inside=0.3),
-        script,
+        after_opening("Browser", partial(search_web, query=query), tap(f"site:{site}")),
         reached,
     )
 
@@ -85,29 +72,18 @@ def find_on_map(slots: Slots) -> Goal:
     topic, city = slots.pick(TOPICS), slots.pick(CITIES)
     directions = slots.pick((True, False))
     query = f"{topic} in {city.lower()}"
-
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from open_app(phone, "Maps")
-        yield tap("search")
-        yield type_text(query)
-        yield tap(f"place:{query}")
-        if directions:
-            yield tap("directions")
-
-    def reached(phone: SimulatedPhone) -> bool:
-        route = phone.the(Maps).route
-        return (
-            phone.shown == "Maps"
-            and route.name == ("way" if directions else "place")
-            and str(route.about).lower() == query
-        )
-
     phrasings = (
         (f"How do I get to the {topic} in {city}?", f"Get directions to {topic} in {city}")
         if directions
         else (f"Where are the {topic} in {city}?", f"Show {topic} in {city} on the map")
     )
-    return Goal(phrasings, lambda phone, rng: anywhere(phone, rng, "Maps"), script, reached)
+    to_place = (tap("search"), type_text(query), tap(f"place:{query}"))
+    return Goal(
+        phrasings,
+        lambda phone, rng: anywhere(phone, rng, "Maps"),
+        after_opening("Maps", *to_place, *[tap("directions")] * directions),
+        lambda phone: phone.shows("Maps", "way" if directions else "place", query),
+    )
 
 
 @template("general", 1.3)
@@ -130,10 +106,6 @@ def read_news(slots: Slots) -> Goal:
             yield tap(label) if is_visible else swipe("left" if to_left else "right", section)
         yield tap(f"story:{city}")
 
-    def reached(phone: SimulatedPhone) -> bool:
-        route = phone.the(News).route
-        return phone.shown == "News" and route.name == "story" and route.about == (section, city)
-
     return Goal(
         (
             f"What is the {section} news in {city}?",
@@ -142,7 +114,7 @@ def read_news(slots: Slots) -> Goal:
         ),
         start,
         script,
-        reached,
+        lambda phone: phone.shows("News", "story", (section, city)),
     )
 
 
@@ -150,18 +122,11 @@ def read_news(slots: Slots) -> Goal:
 def visit_site(slots: Slots) -> Goal:
     site = slots.pick(SITES)
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from open_app(phone, "Browser")
-        if site in phone.the(Browser).tiles:
-            yield tap(f"site:{site}")
-        else:
-            yield from search_web(phone, site.lower())
-
     return Goal(
         (f"Go to {site}", f"Open {site} in the browser", f"Visit the site {site}"),
         lambda phone, rng: anywhere(phone, rng, "Browser", inside=0.15),
-        script,
-        lambda phone: shows_site(phone, site),
+        after_opening("Browser", partial(to_site, site=site)),
+        lambda phone: phone.shows("Browser", "site", site),
     )
 
 
@@ -179,18 +144,11 @@ def see_photo(slots: Slots) -> Goal:
         if phone.front == "Photos":
             at_end(phone, rng, 0.4)
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from open_app(phone, "Photos")
-        yield tap(f"album:{city}")
-        for _ in range(number - 1):
-            yield swipe("left")
-
-    def reached(phone: SimulatedPhone) -> bool:
-        route = phone.the(Photos).route
-        return phone.shown == "Photos" and route.name == "photo" and route.about == [city, number - 1]
-
     return Goal(
-        (f"Show photo {number} of {city}", f"Open photo {number} of the {city} album in Photos"), start, script, reached
+        (f"Show photo {number} of {city}", f"Open photo {number} of the {city} album in Photos"),
+        start,
+        after_opening("Photos", tap(f"album:{city}"), *[swipe("left")] * (number - 1)),
+        lambda phone: phone.shows("Photos", "photo", [city, number - 1]),
     )
 
 
@@ -208,20 +166,14 @@ def look_up_note(slots: Slots) -> Goal:
         notes.notes[note] = place
         anywhere(phone, rng, "Notes", "Browser", inside=0.4)
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from open_app(phone, "Notes")
-        yield tap(f"note:{note}")
-        yield from open_app(phone, "Browser")
-        yield from search_web(phone, query)
-
     return Goal(
         (
             f"Read the note {note} and search for {topic} in that place",
             f"Search the web for {topic} in the city of the note {note}",
         ),
         start,
-        script,
-        lambda phone: shows_results(phone, query),
+        after_opening("Notes", tap(f"note:{note}"), after_opening("Browser", partial(search_web, query=query))),
+        lambda phone: phone.shows("Browser", "results", query),
     )
 
 
@@ -240,5 +192,5 @@ def leave(slots: Slots) -> Goal:
         (f"Go back to the results for {topic} in {city}", f"Return to {topic} in {city}"),
         start,
         always(BACK),
-        lambda phone: shows_results(phone, query),
+        lambda phone: phone.shows("Browser", "results", query),
     )

@@ -2,19 +2,26 @@
 
 import random
 from collections.abc import Iterator
+from functools import partial
 
 from vlm_agent.simulator.apps.calendar import Calendar
 from vlm_agent.simulator.apps.clock import MINUTES, Alarm, Clock
 from vlm_agent.simulator.apps.messages import Messages
 from vlm_agent.simulator.apps.settings import CHOICES, Settings
 from vlm_agent.simulator.expert import Intent, after_opening, home_for, open_app, see, swipe, tap, type_text
-from vlm_agent.simulator.goals.people import is_sent, send_message, with_talk
+from vlm_agent.simulator.goals.people import is_sent, sending, with_talk
 from vlm_agent.simulator.goals.starts import anywhere, begin
 from vlm_agent.simulator.phone import SimulatedPhone
 from vlm_agent.simulator.tasks import Goal, Slots, template
 from vlm_agent.simulator.words import APPS, CITIES, DAYS, LABELS, NAMES, SWITCHES
 
 HOURS = range(1, 13)
+
+
+def to_tab(phone: SimulatedPhone, tab: str) -> Iterator[Intent]:
+    """Open the tab of the clock, with the clock in the foreground."""
+    if phone.the(Clock).tab != tab:
+        yield tap(f"tab:{tab}")
 
 
 @template("google_apps", 1.5)
@@ -33,14 +40,17 @@ def turn_switch(slots: Slots) -> Goal:
     )
 
 
+def choose_another(phone: SimulatedPhone, rng: random.Random, page: str, choice: str) -> None:
+    phone.the(Settings).choices[page] = rng.choice([other for other in CHOICES[page] if other != choice])
+
+
 @template("google_apps", 0.8)
 def choose_setting(slots: Slots) -> Goal:
     page = slots.pick(CHOICES)
     choice = slots.pick(CHOICES[page])
 
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
-        settings = phone.the(Settings)
-        settings.choices[page] = rng.choice([other for other in CHOICES[page] if other != choice])
+        choose_another(phone, rng, page, choice)
         begin(phone, rng, "Settings")
 
     return Goal(
@@ -51,14 +61,19 @@ def choose_setting(slots: Slots) -> Goal:
     )
 
 
+def with_tile(phone: SimulatedPhone, rng: random.Random, name: str, is_on: bool) -> None:
+    """Show the switch in the quick settings."""
+    phone.switches[name] = is_on
+    if name not in phone.quick:
+        phone.quick[rng.randrange(len(phone.quick))] = name
+
+
 @template("google_apps", 1.3)
 def quick_switch(slots: Slots) -> Goal:
     name, state = slots.pick(SWITCHES), slots.pick(("on", "off"))
 
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
-        phone.switches[name] = state == "off"
-        if name not in phone.quick:
-            phone.quick[rng.randrange(len(phone.quick))] = name
+        with_tile(phone, rng, name, state == "off")
         anywhere(phone, rng)
 
     def script(phone: SimulatedPhone) -> Iterator[Intent]:
@@ -74,23 +89,16 @@ def quick_switch(slots: Slots) -> Goal:
     )
 
 
+def on_dial(hour: int, minute: int, half: str) -> list[Intent]:
+    """Set the time on the open dial."""
+    at = [tap(f"hour:{hour}"), *[tap(f"minute:{minute}")] * (minute > 0)]
+    return [*at, *[tap("PM")] * (half == "PM"), tap("ok")]
+
+
 @template("google_apps", 1.5)
 def set_alarm(slots: Slots) -> Goal:
     hour, minute, half = slots.pick(HOURS), slots.pick(MINUTES), slots.pick(("AM", "PM"))
     time = f"{hour}:{minute:02d} {half}"
-
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from open_app(phone, "Clock")
-        clock = phone.the(Clock)
-        if clock.tab != "Alarm":
-            yield tap("tab:Alarm")
-        yield tap("new_alarm")
-        yield tap(f"hour:{hour}")
-        if minute:
-            yield tap(f"minute:{minute}")
-        if half == "PM":
-            yield tap("PM")
-        yield tap("ok")
 
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
         clock = phone.the(Clock)
@@ -100,7 +108,7 @@ def set_alarm(slots: Slots) -> Goal:
     return Goal(
         (f"Set an alarm for {time}", f"Wake me up at {time}", f"Add a {time} alarm in Clock"),
         start,
-        script,
+        after_opening("Clock", partial(to_tab, tab="Alarm"), tap("new_alarm"), *on_dial(hour, minute, half)),
         lambda phone: any(alarm.time == time and alarm.on for alarm in phone.the(Clock).alarms),
     )
 
@@ -114,19 +122,11 @@ def add_clock(slots: Slots) -> Goal:
         clock.zones = [zone for zone in clock.zones if zone != city]
         anywhere(phone, rng, "Clock")
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from open_app(phone, "Clock")
-        if phone.the(Clock).tab != "Clock":
-            yield tap("tab:Clock")
-        yield tap("add_city")
-        yield tap("city")
-        yield type_text(city)
-        yield tap(f"city:{city}")
-
+    add = (tap("add_city"), tap("city"), type_text(city), tap(f"city:{city}"))
     return Goal(
         (f"Add {city} to the world clock", f"Show the time in {city} in Clock"),
         start,
-        script,
+        after_opening("Clock", partial(to_tab, tab="Clock"), *add),
         lambda phone: city in phone.the(Clock).zones,
     )
 
@@ -157,7 +157,7 @@ def see_event(slots: Slots) -> Goal:
         calendar = phone.the(Calendar)
         if delete:
             return (day, event) in calendar.deleted
-        return phone.shown == "Calendar" and calendar.day == day and calendar.route.about == event
+        return phone.shows("Calendar", "event", event) and calendar.day == day
 
     verb = "Delete" if delete else "Show"
     return Goal(
@@ -203,12 +203,10 @@ def send_alarm_label(slots: Slots) -> Goal:
 
     def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from open_app(phone, "Clock")
-        clock = phone.the(Clock)
-        if clock.tab != "Alarm":
-            yield tap("tab:Alarm")
-        time = next(alarm.time for alarm in clock.alarms if alarm.label == label)
+        yield from to_tab(phone, "Alarm")
+        time = next(alarm.time for alarm in phone.the(Clock).alarms if alarm.label == label)
         yield see(f"alarm:{time}")
-        yield from send_message(phone, name, label)
+        yield from sending(name, label)(phone)
 
     return Goal(
         (
@@ -225,13 +223,6 @@ def send_alarm_label(slots: Slots) -> Goal:
 def there_and_back(slots: Slots) -> Goal:
     first, second = slots.pair(APPS)
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from open_app(phone, first)
-        yield home_for(second)
-        yield tap(f"app:{second}")
-        yield home_for(first)
-        yield tap(f"app:{first}")
-
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
         anywhere(phone, rng, inside=0.0)
         if phone.front in (first, second):
@@ -245,6 +236,6 @@ def there_and_back(slots: Slots) -> Goal:
     return Goal(
         (f"Open {first}, then {second}, then {first} again", f"Go to {first}, look at {second} and return to {first}"),
         start,
-        script,
+        after_opening(first, home_for(second), tap(f"app:{second}"), home_for(first), tap(f"app:{first}")),
         reached,
     )

@@ -2,10 +2,10 @@
 
 import random
 from collections.abc import Iterator
+from functools import partial
 
-from vlm_agent.simulator.apps.launcher import Launcher
 from vlm_agent.simulator.apps.store import Store
-from vlm_agent.simulator.expert import ENTER, Intent, after_opening, home_for, impossible, open_app, tap, type_text
+from vlm_agent.simulator.expert import ENTER, Intent, after_opening, always, impossible, open_app, tap, type_text
 from vlm_agent.simulator.goals.starts import anywhere
 from vlm_agent.simulator.phone import SimulatedPhone
 from vlm_agent.simulator.tasks import Goal, Slots, template
@@ -41,14 +41,10 @@ def install(slots: Slots) -> Goal:
         set_installed(phone, name, False)
         anywhere(phone, rng, "Store")
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from to_app_page(phone, name)
-        yield tap("install")
-
     return Goal(
         (f"Install {name}", f"Install the app {name}", f"Get {name} from the Store"),
         start,
-        script,
+        always(partial(to_app_page, name=name), tap("install")),
         lambda phone: name in phone.installed,
     )
 
@@ -65,14 +61,11 @@ def install_and_open(slots: Slots) -> Goal:
             phone.the(Store).show(name)
 
     def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        launcher = phone.the(Launcher)
         if phone.front != "Store" and name in phone.installed:
-            if not phone.at_home:
-                yield home_for(name)
-            yield tap(f"app:{name}")
+            yield from open_app(phone, name)
             return
         yield from to_app_page(phone, name)
-        if name not in launcher.phone.installed:
+        if name not in phone.installed:
             yield tap("install")
         yield tap("open")
 
@@ -93,19 +86,13 @@ def uninstall(slots: Slots) -> Goal:
         set_installed(phone, name, there)
         anywhere(phone, rng, "Store", inside=0.25)
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from to_app_page(phone, name)
-        if not there:
-            yield impossible("Uninstall")
-        yield tap("uninstall")
-        yield tap("ok")
-
     def reached(phone: SimulatedPhone) -> bool:
-        store = phone.the(Store)
         if there:
-            return name in store.removals and name not in phone.installed
-        return phone.shown == "Store" and store.route.name == "app" and store.route.about == name
+            return name in phone.the(Store).removals and name not in phone.installed
+        return phone.shows("Store", "app", name)
 
+    ends = [] if there else [impossible("Uninstall")]
+    script = always(partial(to_app_page, name=name), *ends, tap("uninstall"), tap("ok"))
     return Goal((f"Uninstall {name}", f"Remove the app {name}"), start, script, reached)
 
 
@@ -130,15 +117,11 @@ def update(slots: Slots) -> Goal:
 def search_store(slots: Slots) -> Goal:
     name = slots.pick(STORE_APPS)
 
-    def reached(phone: SimulatedPhone) -> bool:
-        route = phone.the(Store).route
-        return phone.shown == "Store" and route.name == "results" and str(route.about).lower() == name.lower()
-
     return Goal(
         (f"Search the Store for all apps like {name}", f"List apps like {name} in the Store"),
         lambda phone, rng: anywhere(phone, rng, "Store"),
         after_opening("Store", tap("search"), type_text(name.lower()), ENTER),
-        reached,
+        lambda phone: phone.shows("Store", "results", name),
     )
 
 
@@ -150,16 +133,13 @@ def reinstall(slots: Slots) -> Goal:
         set_installed(phone, name, True)
         anywhere(phone, rng, "Store", inside=0.3)
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from to_app_page(phone, name)
-        yield tap("uninstall")
-        yield tap("ok")
-        yield tap("install")
-
     def reached(phone: SimulatedPhone) -> bool:
         store = phone.the(Store)
         return name in store.removals and name in store.installs and name in phone.installed
 
     return Goal(
-        (f"Uninstall {name} and install it again", f"Remove {name}, then install {name} again"), start, script, reached
+        (f"Uninstall {name} and install it again", f"Remove {name}, then install {name} again"),
+        start,
+        always(partial(to_app_page, name=name), tap("uninstall"), tap("ok"), tap("install")),
+        reached,
     )

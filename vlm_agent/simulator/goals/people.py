@@ -1,11 +1,10 @@
 """More templates of `google_apps`: mail, messages, contacts."""
 
 import random
-from collections.abc import Iterator
 
 from vlm_agent.simulator.apps.mail import Letter, Mail
 from vlm_agent.simulator.apps.messages import Contacts, Messages
-from vlm_agent.simulator.expert import Intent, after_opening, open_app, tap, type_text
+from vlm_agent.simulator.expert import GoalScript, after_opening, tap, type_text
 from vlm_agent.simulator.goals.starts import begin
 from vlm_agent.simulator.phone import SimulatedPhone
 from vlm_agent.simulator.tasks import Goal, Slots, template
@@ -40,19 +39,11 @@ def handle_mail(slots: Slots) -> Goal:
         with_letter(phone, rng, name)
         begin(phone, rng, "Mail", 0.25)
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from open_app(phone, "Mail")
-        if verb == "star":
-            yield tap(f"star:{name}")
-            return
-        yield tap(f"letter:{name}")
-        if verb != "open":
-            yield tap(verb)
-
+    opened = [tap(f"letter:{name}"), *[tap(verb)] * (verb != "open")]
     return Goal(
         (f"{verb.capitalize()} the mail from {name}", f"Open Mail and {verb} the letter from {name}"),
         start,
-        script,
+        after_opening("Mail", *([tap(f"star:{name}")] if verb == "star" else opened)),
         lambda phone: is_handled(phone, name, verb),
     )
 
@@ -84,12 +75,8 @@ def with_talk(phone: SimulatedPhone, rng: random.Random, name: str) -> None:
         messages.people[rng.randrange(len(messages.people))] = name
 
 
-def send_message(phone: SimulatedPhone, name: str, text: str) -> Iterator[Intent]:
-    yield from open_app(phone, "Messages")
-    yield tap(f"talk:{name}")
-    yield tap("message")
-    yield type_text(text)
-    yield tap("send")
+def sending(name: str, text: str) -> GoalScript:
+    return after_opening("Messages", tap(f"talk:{name}"), tap("message"), type_text(text), tap("send"))
 
 
 @template("google_apps", 3.0)
@@ -103,7 +90,7 @@ def message(slots: Slots) -> Goal:
     return Goal(
         (f"Send {text} to {name}", f"Send a message to {name} that says {text}", f"Text {name}: {text}"),
         start,
-        lambda phone: send_message(phone, name, text),
+        sending(name, text),
         lambda phone: is_sent(phone.the(Messages), name, text),
     )
 

@@ -13,7 +13,7 @@ from vlm_agent.simulator.apps.photos import Photos
 from vlm_agent.simulator.apps.settings import CHOICES, Settings
 from vlm_agent.simulator.apps.shop import ShopApp, product_names
 from vlm_agent.simulator.expert import Intent, always, swipe, tap, type_text
-from vlm_agent.simulator.goals.general import shows_site
+from vlm_agent.simulator.goals.google_apps import HOURS, choose_another, on_dial
 from vlm_agent.simulator.goals.people import is_handled, is_sent, with_letter, with_talk
 from vlm_agent.simulator.goals.starts import in_app
 from vlm_agent.simulator.phone import SimulatedPhone
@@ -44,10 +44,9 @@ def choose_here(slots: Slots) -> Goal:
 
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
         phone.open("Settings")
-        settings = phone.the(Settings)
-        settings.choices[page] = rng.choice([other for other in CHOICES[page] if other != choice])
+        choose_another(phone, rng, page, choice)
         if rng.random() < 0.5:
-            settings.push("page", page)
+            phone.the(Settings).push("page", page)
 
     def script(phone: SimulatedPhone) -> Iterator[Intent]:
         if phone.the(Settings).route.name == "home":
@@ -106,7 +105,7 @@ def open_site_here(slots: Slots) -> Goal:
         (f"Open {site} from the results for {topic} in {city}", f"Tap {site} to read on {topic} in {city}"),
         start,
         always(tap(f"site:{site}")),
-        lambda phone: shows_site(phone, site),
+        lambda phone: phone.shows("Browser", "site", site),
     )
 
 
@@ -116,27 +115,18 @@ def product_here(slots: Slots) -> Goal:
 
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
         phone.the(ShopApp).push("shop_results", product if rng.random() < 0.5 else product.split()[1])
-        results = phone.the(ShopApp).shop
-        if product not in results.results(str(phone.the(ShopApp).route.about)):
+        if product not in phone.the(ShopApp).shop.results(str(phone.the(ShopApp).route.about)):
             phone.the(ShopApp).route.about = product
         in_app(phone, rng, "Shop")
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield tap(f"product:{product}")
-        if add:
-            yield tap("add")
-
     def reached(phone: SimulatedPhone) -> bool:
-        shop = phone.the(ShopApp)
-        if add:
-            return product in shop.shop.cart
-        return phone.shown == "Shop" and shop.route.name == "shop_product" and shop.route.about == product
+        return product in phone.the(ShopApp).shop.cart if add else phone.shows("Shop", "shop_product", product)
 
     text = f"Add the {product} on this page to the cart" if add else f"Look at the {product}"
     return Goal(
         (text, f"Put the {product} into the cart" if add else f"Show the {product} on this page"),
         start,
-        script,
+        always(tap(f"product:{product}"), *[tap("add")] * add),
         reached,
     )
 
@@ -185,33 +175,28 @@ def turn_photo(slots: Slots) -> Goal:
         at = phone.the(Photos).route.about[1] + 1
         yield swipe("left" if number > at else "right")
 
-    def reached(phone: SimulatedPhone) -> bool:
-        return phone.shown == "Photos" and phone.the(Photos).route.about == [city, number - 1]
-
-    return Goal((f"Swipe to photo {number} of {city}", f"Turn to photo {number} of {city}"), start, script, reached)
+    return Goal(
+        (f"Swipe to photo {number} of {city}", f"Turn to photo {number} of {city}"),
+        start,
+        script,
+        lambda phone: phone.shows("Photos", "photo", [city, number - 1]),
+    )
 
 
 @template("single", 0.8)
 def dial_here(slots: Slots) -> Goal:
-    hour, minute, half = slots.pick(range(1, 13)), slots.pick(MINUTES[1:]), slots.pick(("AM", "PM"))
+    hour, minute, half = slots.pick(HOURS), slots.pick(MINUTES[1:]), slots.pick(("AM", "PM"))
 
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
         phone.open("Clock")
         phone.the(Clock).tab = "Alarm"
         phone.the(Clock).new_alarm()
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield tap(f"hour:{hour}")
-        yield tap(f"minute:{minute}")
-        if half == "PM":
-            yield tap("PM")
-        yield tap("ok")
-
     time = f"{hour}:{minute:02d} {half}"
     return Goal(
         (f"Set the dial to {time}", f"Choose {time} on the dial"),
         start,
-        script,
+        always(*on_dial(hour, minute, half)),
         lambda phone: time in (*phone.the(Clock).saved, phone.the(Clock).dialled),
     )
 
@@ -245,13 +230,9 @@ def event_here(slots: Slots) -> Goal:
         calendar.at = DAYS.index(day)
         phone.open("Calendar")
 
-    def reached(phone: SimulatedPhone) -> bool:
-        calendar = phone.the(Calendar)
-        return phone.shown == "Calendar" and calendar.day == day and calendar.route.about == event
-
     return Goal(
         (f"Open the {event} of this {day}", f"Show the {event} here on {day}"),
         start,
         always(tap(f"event:{event}")),
-        reached,
+        lambda phone: phone.shows("Calendar", "event", event) and phone.the(Calendar).day == day,
     )

@@ -3,9 +3,10 @@
 import random
 from collections.abc import Iterator
 
-from vlm_agent.simulator.apps.launcher import Launcher
 from vlm_agent.simulator.apps.messages import Contacts
 from vlm_agent.simulator.expert import BACK, HOME, Intent, always, swipe, tap
+from vlm_agent.simulator.goals.google_apps import with_tile
+from vlm_agent.simulator.goals.starts import at_end
 from vlm_agent.simulator.phone import SimulatedPhone
 from vlm_agent.simulator.tasks import Goal, Slots, template
 from vlm_agent.simulator.words import APPS, NAMES, SWITCHES
@@ -16,9 +17,7 @@ def tile_here(slots: Slots) -> Goal:
     name, state = slots.pick(SWITCHES), slots.pick(("on", "off"))
 
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
-        phone.switches[name] = state == "off"
-        if name not in phone.quick:
-            phone.quick[rng.randrange(len(phone.quick))] = name
+        with_tile(phone, rng, name, state == "off")
         phone.shade = True
 
     return Goal(
@@ -64,10 +63,7 @@ def scroll_back(slots: Slots) -> Goal:
 
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
         phone.open(name)
-        phone.changed()
-        phone.canvas()
-        route = phone.app(name).route
-        route.scroll = route.limit
+        at_end(phone, rng, 1.0)
 
     def script(phone: SimulatedPhone) -> Iterator[Intent]:
         while phone.app(name).route.scroll > 0:
@@ -84,14 +80,11 @@ def scroll_back(slots: Slots) -> Goal:
 def go_home(slots: Slots) -> Goal:
     name = slots.pick(APPS)
 
-    def reached(phone: SimulatedPhone) -> bool:
-        return phone.shown == "Launcher" and phone.the(Launcher).route.name == "home"
-
     return Goal(
         (f"Leave {name} for the home screen", f"Go home from {name}"),
         lambda phone, rng: phone.open(name),
         always(HOME),
-        reached,
+        lambda phone: phone.shows("Launcher", "home"),
     )
 
 
@@ -107,5 +100,5 @@ def go_back(slots: Slots) -> Goal:
         (f"Go back from {name} to all contacts", f"Leave the page of {name}"),
         start,
         always(BACK),
-        lambda phone: phone.shown == "Contacts" and phone.the(Contacts).route.name == "home",
+        lambda phone: phone.shows("Contacts", "home"),
     )

@@ -2,10 +2,12 @@
 
 import random
 from collections.abc import Iterator
+from functools import partial
 
 from vlm_agent.simulator.apps.browser import Browser
 from vlm_agent.simulator.apps.shop import Shop, ShopApp, product_names
-from vlm_agent.simulator.expert import ENTER, Intent, open_app, tap, type_text
+from vlm_agent.simulator.expert import GoalScript, Intent, always, open_app, tap, type_text
+from vlm_agent.simulator.goals.general import to_site
 from vlm_agent.simulator.goals.starts import anywhere
 from vlm_agent.simulator.phone import SimulatedPhone
 from vlm_agent.simulator.tasks import Goal, Slots, template
@@ -40,28 +42,26 @@ def begin(phone: SimulatedPhone, rng: random.Random, place: str, inside: float =
 
 def go_to_shop(phone: SimulatedPhone, place: str) -> Iterator[Intent]:
     yield from open_app(phone, host_of(place))
-    if place == "Shop" or in_shop(phone, place):
-        return
-    browser = phone.the(Browser)
-    if place in browser.tiles:
-        yield tap(f"site:{place}")
-        return
-    yield tap("address")
-    yield type_text(place.lower())
-    has_suggestion = place.lower() in browser.suggestions(place.lower())
-    yield tap(f"suggest:{place.lower()}") if has_suggestion else ENTER
+    if place != "Shop" and not in_shop(phone, place):
+        yield from to_site(phone, place)
 
 
-def search_shop(phone: SimulatedPhone, product: str) -> Iterator[Intent]:
-    yield tap("shop_search")
-    yield type_text(product)
-    yield tap(f"suggest:{product}")
+def search(product: str) -> tuple[Intent, ...]:
+    return (tap("shop_search"), type_text(product), tap(f"suggest:{product}"))
+
+
+def find(product: str) -> tuple[Intent, ...]:
+    """Open the product's page by a search."""
+    return (*search(product), tap(f"product:{product}"))
+
+
+def at_shop(place: str, *parts: Intent | GoalScript) -> GoalScript:
+    """The script that goes to the shop and then has these parts."""
+    return always(partial(go_to_shop, place=place), *parts)
 
 
 def shows(phone: SimulatedPhone, place: str, page: str, about: object = None) -> bool:
-    route = phone.app(host_of(place)).route
-    is_about = about is None or str(route.about).casefold() == str(about).casefold()
-    return not phone.shade and in_shop(phone, place) and route.name == page and is_about
+    return phone.shows(host_of(place), page, about) and in_shop(phone, place)
 
 
 def on(place: str) -> str:
@@ -72,14 +72,10 @@ def on(place: str) -> str:
 def search_product(slots: Slots) -> Goal:
     place, product = slots.pick(PLACES), slots.pick(product_names())
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from go_to_shop(phone, place)
-        yield from search_shop(phone, product)
-
     return Goal(
         (f"Search for {product} {on(place)}", f"Go to {place} and search for a {product}"),
         lambda phone, rng: begin(phone, rng, place),
-        script,
+        at_shop(place, *search(product)),
         lambda phone: shows(phone, place, "shop_results", product),
     )
 
@@ -88,15 +84,10 @@ def search_product(slots: Slots) -> Goal:
 def look_at_product(slots: Slots) -> Goal:
     place, product = slots.pick(PLACES), slots.pick(product_names())
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from go_to_shop(phone, place)
-        yield from search_shop(phone, product)
-        yield tap(f"product:{product}")
-
     return Goal(
         (f"Find a {product} {on(place)} and open it", f"Show me the page of a {product} {on(place)}"),
         lambda phone, rng: begin(phone, rng, place, 0.4),
-        script,
+        at_shop(place, *find(product)),
         lambda phone: shows(phone, place, "shop_product", product),
     )
 
@@ -105,20 +96,15 @@ def look_at_product(slots: Slots) -> Goal:
 def add_product(slots: Slots) -> Goal:
     place, product = slots.pick(PLACES), slots.pick(product_names())
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from go_to_shop(phone, place)
-        yield from search_shop(phone, product)
-        quick = shop_of(phone, place).quick_add and not shop_of(phone, place).grid
-        if quick:
-            yield tap(f"add:{product}")
-            return
-        yield tap(f"product:{product}")
-        yield tap("add")
+    def add(phone: SimulatedPhone) -> Iterator[Intent]:
+        shop = shop_of(phone, place)
+        is_quick = shop.quick_add and not shop.grid
+        yield from (tap(f"add:{product}"),) if is_quick else (tap(f"product:{product}"), tap("add"))
 
     return Goal(
         (f"Add a {product} to the cart {on(place)}", f"Go to {place}, search for {product} and add it to the cart"),
         lambda phone, rng: begin(phone, rng, place, 0.45),
-        script,
+        at_shop(place, *search(product), add),
         lambda phone: product in shop_of(phone, place).cart,
     )
 
@@ -127,21 +113,13 @@ def add_product(slots: Slots) -> Goal:
 def buy_product(slots: Slots) -> Goal:
     place, product = slots.pick(PLACES), slots.pick(product_names())
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from go_to_shop(phone, place)
-        yield from search_shop(phone, product)
-        yield tap(f"product:{product}")
-        yield tap("add")
-        yield tap("view_cart")
-        yield tap("checkout")
-
     return Goal(
         (
             f"Add a {product} to the cart {on(place)}, then check out",
             f"Put a {product} into the cart {on(place)} and go to checkout",
         ),
         lambda phone, rng: begin(phone, rng, place, 0.5),
-        script,
+        at_shop(place, *find(product), tap("add"), tap("view_cart"), tap("checkout")),
         lambda phone: shows(phone, place, "shop_checkout") and product in shop_of(phone, place).cart,
     )
 
@@ -163,24 +141,15 @@ def see_cart(slots: Slots) -> Goal:
         fill_cart(phone, rng, place, product, extra=4)
         begin(phone, rng, place, 0.2)
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from go_to_shop(phone, place)
-        yield tap("cart")
-        yield tap("checkout" if checkout else f"product:{product}")
-
-    goal = (
-        (f"Check out the cart with the {product} {on(place)}",)
-        if checkout
-        else (f"Open the {product} in the cart {on(place)}",)
-    )
-
     def reached(phone: SimulatedPhone) -> bool:
         if not checkout:
             return shows(phone, place, "shop_product", product)
         from_cart = shows(phone, place, "shop_checkout") and phone.app(host_of(place)).routes[-2].name == "shop_cart"
         return from_cart and product in shop_of(phone, place).cart
 
-    return Goal(goal, start, script, reached)
+    what = f"Check out the cart with the {product}" if checkout else f"Open the {product} in the cart"
+    script = at_shop(place, tap("cart"), tap("checkout" if checkout else f"product:{product}"))
+    return Goal((f"{what} {on(place)}",), start, script, reached)
 
 
 @template("web_shopping", 1.0)
@@ -191,15 +160,10 @@ def remove_product(slots: Slots) -> Goal:
         fill_cart(phone, rng, place, product, extra=5)
         begin(phone, rng, place, 0.25)
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from go_to_shop(phone, place)
-        yield tap("cart")
-        yield tap(f"remove:{product}")
-
     return Goal(
         (f"Remove the {product} from the cart {on(place)}", f"Take the {product} out of the cart {on(place)}"),
         start,
-        script,
+        at_shop(place, tap("cart"), tap(f"remove:{product}")),
         lambda phone: product not in shop_of(phone, place).cart,
     )
 
@@ -213,16 +177,9 @@ def empty_then_add(slots: Slots) -> Goal:
         fill_cart(phone, rng, place, rng.choice(product_names()), extra=1)
         begin(phone, rng, place, 0.5)
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from go_to_shop(phone, place)
-        yield tap("cart")
-        shop = shop_of(phone, place)
-        while shop.cart:
-            yield tap(f"remove:{shop.cart[0]}")
-        yield tap("up")
-        yield from search_shop(phone, product)
-        yield tap(f"product:{product}")
-        yield tap("add")
+    def empty(phone: SimulatedPhone) -> Iterator[Intent]:
+        while cart := shop_of(phone, place).cart:
+            yield tap(f"remove:{cart[0]}")
 
     def reached(phone: SimulatedPhone) -> bool:
         shop = shop_of(phone, place)
@@ -234,7 +191,7 @@ def empty_then_add(slots: Slots) -> Goal:
             f"Clear the cart {on(place)} and then put a {product} into it",
         ),
         start,
-        script,
+        at_shop(place, tap("cart"), empty, tap("up"), *find(product), tap("add")),
         reached,
     )
 
@@ -248,22 +205,12 @@ def add_two(slots: Slots) -> Goal:
         shop_of(phone, place).badges = False
         begin(phone, rng, place, 0.6)
 
-    def script(phone: SimulatedPhone) -> Iterator[Intent]:
-        yield from go_to_shop(phone, place)
-        yield from search_shop(phone, first)
-        yield tap(f"product:{first}")
-        yield tap("add")
-        yield tap("close")
-        yield from search_shop(phone, second)
-        yield tap(f"product:{second}")
-        yield tap("add")
-
     return Goal(
         (
             f"Add a {first} and then a {second} to the cart {on(place)}",
             f"Put two things into the cart {on(place)}: a {first} and a {second}",
         ),
         start,
-        script,
+        at_shop(place, *find(first), tap("add"), tap("close"), *find(second), tap("add")),
         lambda phone: sorted(shop_of(phone, place).cart) == sorted((first, second)),
     )
