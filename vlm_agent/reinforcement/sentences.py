@@ -52,14 +52,6 @@ class Scored:
         self.advantages[at : at + count] = [advantage] * count
         self.log_probabilities[at : at + count] = answer.log_probabilities
 
-    @classmethod
-    def of_nothing(cls, prompt: Sentence, answer: RecordedAnswer) -> "Scored":
-        """A sentence that nothing is learned of, for a row without another one: all ranks need one."""
-        scored = cls.of(_followed(prompt, answer))
-        scored.score(len(prompt), answer, NO_ACTION, 0.0)
-        scored.sentence.weights = [0.0] * len(scored.sentence)
-        return scored
-
 
 def scored(
     prompts: Sequence[Sentence], answers: Sequence[RecordedAnswer], kinds: Sequence[int], advantages: Sequence[float]
