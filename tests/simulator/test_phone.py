@@ -12,6 +12,7 @@ from vlm_agent.episodes import Action
 from vlm_agent.errors import UserError
 from vlm_agent.simulator import SimulatedPhone
 from vlm_agent.simulator.apps.browser import SHOPS, Browser
+from vlm_agent.simulator.apps.mail import Mail
 from vlm_agent.simulator.apps.shop import ShopApp
 from vlm_agent.simulator.apps.store import Store
 from vlm_agent.simulator.drawing.icons import element_type
@@ -190,6 +191,31 @@ def test_a_swipe_from_the_top_edge_pulls_the_shade_and_up_closes_it():
     assert phone.shade
     phone.perform(Action.swipe((0.6, 0.5), (0.1, 0.5)))
     assert not phone.shade
+
+
+def test_the_keyboards_erase_key_deletes_selected_text_and_then_single_letters():
+    phone = SimulatedPhone(5)
+    phone.open("Browser")
+    phone.the(Browser).new_search()
+    phone.type_text("abc")
+    phone.erase()
+    assert phone.the(Browser).fields["query"] == "ab"
+    phone.the(Browser).focus("query")  # selects it
+    phone.erase()
+    assert phone.the(Browser).fields["query"] == ""
+
+
+def test_what_was_typed_to_one_person_is_not_in_the_reply_to_another():
+    phone = SimulatedPhone(5)
+    phone.open("Mail")
+    for letter in phone.the(Mail).inbox[:2]:
+        phone.the(Mail).push("letter", letter)
+        for key in ("reply", "reply"):
+            phone.changed()
+            phone.canvas().find(key).on_tap()
+        assert phone.the(Mail).fields.get("reply", "") == ""
+        phone.type_text("hello")
+        phone.the(Mail).to_root()
 
 
 def test_status_actions_are_recorded_and_change_no_screen():

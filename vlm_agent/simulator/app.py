@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.drawing.page import Page, draw_page
-from vlm_agent.simulator.drawing.widgets import Field
+from vlm_agent.simulator.drawing.widgets import Field, IconButton
 
 if TYPE_CHECKING:
     from vlm_agent.simulator.phone import SimulatedPhone
@@ -81,6 +81,16 @@ class App:
         if len(self.routes) > 1:
             self.routes.pop()
 
+    def swap(self, name: str, about: Any = None) -> None:
+        """Open a page in place of the top one, unless that is the only one."""
+        self.pop()
+        self.push(name, about)
+
+    @property
+    def up(self) -> IconButton:
+        """The arrow in the app bar that closes the top page."""
+        return "back", "up", self.pop
+
     def to_root(self) -> None:
         """Reset the stack to the first page."""
         self.phone.focus = None
@@ -108,11 +118,13 @@ class App:
         self.fields[key] = ""
         self.focus(key)
 
-    def typed(self, key: str) -> None:
-        """Called after `fields[key]` has changed."""
+    def search(self, text: str) -> None:
+        """Open the results of a search; by default no effect."""
 
     def entered(self, key: str) -> None:
-        """Called when enter is pressed while `key` has the focus."""
+        """Called when enter is pressed while `key` has the focus; by default searches for its content."""
+        if text := self.fields.get(key, "").strip():
+            self.search(text)
 
     def activity(self) -> str:
         """`package/activity` of the current page."""

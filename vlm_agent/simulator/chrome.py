@@ -24,12 +24,10 @@ def status_bar(canvas: Canvas, phone: "SimulatedPhone", ink: Colour) -> None:
     middle = STATUS_BAR / 2 + 0.5
     canvas.text(8, middle, canvas.theme.clock, 9.5, ink, "Medium")
     x = canvas.w - 12
-    for glyph in ("battery_level", "signal", "wifi" if phone.switches["Wifi"] else "", "bell"):
-        if glyph == "bell":
-            canvas.glyph(glyph, 46, middle, 9, ink, note=False)
-        elif glyph:
-            canvas.glyph(glyph, x, middle, 10.5, ink, note=False)
-            x -= 13
+    for glyph in ("battery_level", "signal", *["wifi"] * phone.switches["Wifi"]):
+        canvas.glyph(glyph, x, middle, 10.5, ink, note=False)
+        x -= 13
+    canvas.glyph("bell", 46, middle, 9, ink, note=False)
     canvas.widget("status_bar", (0, 0, canvas.size[1], canvas.px(STATUS_BAR)))
 
 
@@ -71,16 +69,11 @@ def keyboard(canvas: Canvas, phone: "SimulatedPhone", bottom: float) -> None:
         left = 2 + (10 - len(letters)) * wide / 2
         y = top + 8 + line * tall
         for place, letter in enumerate(letters):
-            _letter(canvas, phone, letter, left + place * wide, y, wide, tall, key)
+            x = left + place * wide
+            hit = canvas.rect(x + 1, y, wide - 2, tall - 5, key, 3)
+            aim = canvas.text(x + wide / 2, y + tall / 2 - 2, letter, 12.5, align=0.5, note=False)
+            canvas.target(f"system:{letter}", hit, aim, partial(phone.type_text, letter))
     _specials(canvas, phone, top + 8, wide, tall, key)
-
-
-def _letter(
-    canvas: Canvas, phone: "SimulatedPhone", letter: str, x: float, y: float, wide: float, tall: float, colour: Colour
-) -> None:
-    hit = canvas.rect(x + 1, y, wide - 2, tall - 5, colour, 3)
-    aim = canvas.text(x + wide / 2, y + tall / 2 - 2, letter, 12.5, align=0.5, note=False)
-    canvas.target(f"system:{letter}", hit, aim, lambda: phone.type_text(letter))
 
 
 def _specials(canvas: Canvas, phone: "SimulatedPhone", top: float, wide: float, tall: float, key: Colour) -> None:

@@ -303,13 +303,13 @@ class SimulatedPhone:
         app.fields[self.focus] = (before + text)[:LONGEST_TEXT]
         self.replacing = False
         app.route.scroll = 0.0
-        app.typed(self.focus)
 
     def erase(self) -> None:
-        """Delete the last character of the focused field."""
+        """Delete the selected text of the focused field (`App.focus`), or else its last character."""
         if self.focus is not None:
             fields = self.app(self.front).fields
-            fields[self.focus] = fields.get(self.focus, "")[:-1]
+            fields[self.focus] = "" if self.replacing else fields.get(self.focus, "")[:-1]
+            self.replacing = False
 
     def press_back(self) -> None:
         """Close quick settings, else the dialog, else the keyboard, else the page, else the app."""

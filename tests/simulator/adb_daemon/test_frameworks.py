@@ -312,6 +312,9 @@ def test_android_world_starts_an_activity_and_reads_it(phone):
     assert re.search(r".*\{(.*)\}", task)[1] == "org.messages/org.messages.Home"
     phone.shell("am", "start", "-a", "android.intent.action.VIEW", "-d", "http://")
     assert phone.front == "Browser"
+    address = ("-a", "android.intent.action.VIEW", "-d", "https://www.wiki.com")
+    phone.shell("am", "start", *address, "-n", "org.browser/.Home")
+    assert phone.handset.phone.activity == "org.browser/.Site"
 
 
 def test_android_world_closes_the_recent_apps(phone):

@@ -178,6 +178,15 @@ def test_a_file_whose_mode_is_a_number_of_5000_digits_is_received():
     assert not sync.finished
 
 
+@pytest.mark.parametrize(("path", "reason"), [("/sdcard", b"Is a directory"), ("/system/bin/a", b"Permission denied")])
+def test_a_push_in_place_of_a_folder_or_where_nobody_may_write_fails(path, reason):
+    sync = SyncService(files := Files(), threading.RLock())
+    request = f"{path},33188".encode()
+    sent = b"SEND" + len(request).to_bytes(4, "little") + request + b"DATA\1\0\0\0xDONE\0\0\0\0"
+    assert sync.take(sent).endswith(reason)
+    assert files.is_folder("/sdcard") and not files.is_file(path)
+
+
 def test_files_that_would_fill_the_memory_are_refused(served, monkeypatch):
     monkeypatch.setattr("vlm_agent.simulator.adb_daemon.files.MAX_BYTES", 10)
     served.handset.files.put("/sdcard/a", b"123456")

@@ -57,21 +57,22 @@ class Files(dict[str, File]):
         return place
 
     def put(self, path: str, data: bytes, mode: int = 0o644, seconds: int | None = None) -> None:
-        """Writes a file with modification time `seconds` (now if None).
+        """Writes a file with modification time `seconds` (now if None), and the folders above it.
 
-        Raises OSError if `MAX_BYTES` is exceeded or the name is too long.
+        Raises OSError for a folder, where adb's user may not write, if `MAX_BYTES` is exceeded or the name is too long.
         """
         self.check_length(path)
         place = self.place(path)
+        if self.is_folder(path):
+            raise OSError(f"{path}: Is a directory")
+        self._check_permission(path)
         others = sum(len(file.data) for name, file in self.items() if name != place)
         if others + len(data) > MAX_BYTES:
             raise OSError(f"{path}: no space left on device")
         self[place] = File(stat.S_IFREG | (mode & 0o777), int(time.time()) if seconds is None else seconds, data)
 
     def write(self, path: str, data: bytes) -> None:
-        """Writes a file as a program on the phone: raises OSError where adb's user may not write, too."""
-        if self.is_folder(path):
-            raise OSError(f"{path}: Is a directory")
+        """Writes a file as a program on the phone: raises OSError if its folder does not exist, too."""
         self._check_parent(path)
         self.put(path, data)
 
@@ -96,6 +97,7 @@ class Files(dict[str, File]):
             raise OSError(f"{path}: File exists")
         self.check_length(path)
         self._check_parent(path)
+        self._check_permission(path)
         self.folders.add(self.place(path))
 
     def remove(self, path: str) -> None:
@@ -130,9 +132,11 @@ class Files(dict[str, File]):
             raise OSError(f"{path[:_LONGEST_NAME]}…: File name too long")
 
     def _check_parent(self, path: str) -> None:
-        parent = posixpath.dirname(self.place(path))
-        if not self.is_folder(parent):
+        if not self.is_folder(posixpath.dirname(self.place(path))):
             raise OSError(f"{path}: No such file or directory")
+
+    def _check_permission(self, path: str) -> None:
+        parent = posixpath.dirname(self.place(path))
         if not any(parent == folder or parent.startswith(folder + "/") for folder in WRITABLE):
             raise OSError(f"{path}: Permission denied")
 

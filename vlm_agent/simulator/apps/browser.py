@@ -7,9 +7,9 @@ from functools import partial
 
 from vlm_agent.simulator.app import App, Route
 from vlm_agent.simulator.apps.shop import Shop
-from vlm_agent.simulator.drawing.page import Page
-from vlm_agent.simulator.drawing.tiles import Cell, Chips, Grid
-from vlm_agent.simulator.drawing.widgets import Field, Header, Paragraph, Row, Space, Title
+from vlm_agent.simulator.drawing.page import DOTS, MENU, SHARE, Page
+from vlm_agent.simulator.drawing.tiles import Cell, Chips, grid
+from vlm_agent.simulator.drawing.widgets import Field, Header, Paragraph, Row, Space, Title, suggestion
 from vlm_agent.simulator.words import CITIES, SHOPS, SITES, TOPICS
 
 GLYPHS = [
@@ -67,23 +67,22 @@ class Browser(App):
             self.push("results", query)
 
     def entered(self, key: str) -> None:
-        text = self.fields.get(key, "").strip()
-        if text and key == "query":
-            self.search(text)
-        elif text and key == "shop_query" and self.shop is not None:
+        if key == "shop_query" and self.shop is not None and (text := self.fields.get(key, "").strip()):
             self.shop.search(text)
+        else:
+            super().entered(key)
 
     def _home(self, route: Route) -> Page:
         cells = [Cell(name, f"site:{name}", partial(self.visit, name), app=self.icons[name]) for name in self.tiles]
-        grid = [Grid(cells[at : at + 4], 4, 60, 28) for at in range(0, len(cells), 4)]
+        tiles = grid(cells, 4, 60, 28)
         stories = [
             Row(story[0].upper() + story[1:], "Read more", "newspaper", key=f"story:{index}")
             for index, story in enumerate(self.stories)
         ]
         field = [Field("address", "Search or type address", "", False, self.new_search)]
-        middle = [Space(24), *field, *grid] if self.rows_below else [*grid]
+        middle = [Space(24), *field, *tiles] if self.rows_below else tiles
         body = [*middle, Header("Stories"), *stories]
-        page = Page(body, "Browser", actions=[("dots", "dots", None)])
+        page = Page(body, "Browser", actions=[DOTS])
         if self.rows_below:
             return page
         return replace(page, foot=field) if self.field_below else replace(page, top=field)
@@ -109,11 +108,7 @@ class Browser(App):
         field = self.field("query", "Search or type address", tall=44)
         texts = self.suggestions(query) if query.strip() else self.stories[:3]
         glyph = "search" if query.strip() else "history"
-        rows = [
-            Row(text, lead=glyph, key=f"suggest:{text}", trail_glyph="arrow_up_left", on_tap=partial(self.search, text))
-            for text in texts
-        ]
-        return Page(rows, bar=False, top=[field])
+        return Page([suggestion(text, glyph, partial(self.search, text)) for text in texts], bar=False, top=[field])
 
     def _results(self, route: Route) -> Page:
         query = str(route.about)
@@ -172,10 +167,5 @@ class Browser(App):
         ]
         top = [Field("address", "", f"{name.lower()}.com", False, self.new_search, "lock", 32)]
         return Page(
-            [Title(f"Welcome to {name}", 40, 16), *rows],
-            name,
-            nav=("menu", "menu", None),
-            bar_colour=colour,
-            top=top,
-            actions=[("share", "share", None)],
+            [Title(f"Welcome to {name}", 40, 16), *rows], name, nav=MENU, bar_colour=colour, top=top, actions=[SHARE]
         )

@@ -6,7 +6,7 @@ from functools import partial
 
 from vlm_agent.simulator.app import App, Route
 from vlm_agent.simulator.drawing.canvas import Canvas
-from vlm_agent.simulator.drawing.page import Page
+from vlm_agent.simulator.drawing.page import MENU, SHARE, Page
 from vlm_agent.simulator.drawing.theme import ACCENTS
 from vlm_agent.simulator.drawing.widgets import Buttons, Paragraph, Row, Title, Widget
 from vlm_agent.simulator.words import CITIES, DAYS, LABELS
@@ -47,7 +47,7 @@ class Calendar(App):
             for index, event in enumerate(self.week[self.day])
         ]
         head = Title(self.day, 40 + self.phone.theme.header * 0.6, 20)
-        return Page([head, *rows], "Calendar", nav=("menu", "menu", None), fab=("plus", "new", None))
+        return Page([head, *rows], "Calendar", nav=MENU, fab=("plus", "new", None))
 
     def draw(self, canvas: Canvas, bottom: float) -> None:
         super().draw(canvas, bottom)
@@ -70,7 +70,7 @@ class Calendar(App):
             Paragraph("Remind me one hour before", 11, 1),
             Buttons(buttons, "left" if self.low else "right", 46),
         ]
-        return Page(body, nav=("back", "up", self.pop), actions=[("share", "share", None)])
+        return Page(body, nav=self.up, actions=[SHARE])
 
     def _delete(self, event: str) -> None:
         self.week[self.day].pop(event, None)

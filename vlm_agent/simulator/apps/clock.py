@@ -8,7 +8,7 @@ from functools import partial
 
 from vlm_agent.simulator.app import App, Route
 from vlm_agent.simulator.drawing.canvas import Canvas
-from vlm_agent.simulator.drawing.page import Page
+from vlm_agent.simulator.drawing.page import DOTS, Page
 from vlm_agent.simulator.drawing.widgets import Buttons, Choice, Row, Space, Title, Widget
 from vlm_agent.simulator.words import CITIES, LABELS
 
@@ -93,9 +93,7 @@ class Clock(App):
 
     def _alarms(self) -> Page:
         rows = [self._row(alarm) for alarm in self.alarms]
-        return Page(
-            [*rows, Space(8)], "Clock", fab=("plus", "new_alarm", self.new_alarm), actions=[("dots", "dots", None)]
-        )
+        return Page([*rows, Space(8)], "Clock", fab=("plus", "new_alarm", self.new_alarm), actions=[DOTS])
 
     def _row(self, alarm: Alarm) -> Row:
         key, flip = f"alarm:{alarm.time}", lambda: self.flip(alarm)
@@ -161,7 +159,7 @@ class Clock(App):
             [Title(self.phone.theme.clock, 70, self.face), *rows],
             "Clock",
             fab=("globe", "add_city", self.add_city),
-            actions=[("dots", "dots", None)],
+            actions=[DOTS],
         )
 
     def add_city(self) -> None:
@@ -176,7 +174,7 @@ class Clock(App):
             for city in sorted(CITIES)
             if city.lower().startswith(query)
         ]
-        return Page(rows, "Cities", nav=("back", "up", self.pop), top=[field])
+        return Page(rows, "Cities", nav=self.up, top=[field])
 
     def _zone(self, city: str) -> None:
         self.zones.append(city)
@@ -187,7 +185,7 @@ class Clock(App):
         if self.running == what:
             button = ("Pause", "pause", partial(self._run, None), True)
         buttons = Buttons([button], "centre", 60)
-        return Page([Space(above), title, buttons], "Clock", actions=[("dots", "dots", None)])
+        return Page([Space(above), title, buttons], "Clock", actions=[DOTS])
 
     def _run(self, what: str | None) -> None:
         self.running = what

@@ -3,8 +3,8 @@
 import random
 
 from vlm_agent.simulator.app import App
-from vlm_agent.simulator.drawing.page import Page
-from vlm_agent.simulator.drawing.tiles import Cell, Grid
+from vlm_agent.simulator.drawing.page import DOTS, MENU, SEARCH, Page
+from vlm_agent.simulator.drawing.tiles import Cell, grid
 from vlm_agent.simulator.drawing.widgets import Header, Paragraph, Row, Title, Widget
 from vlm_agent.simulator.words import CITIES, COLOURS, LABELS, PRODUCTS
 
@@ -35,15 +35,9 @@ class GenericApp(App):
                 Cell(title, f"item:{index}", None, picture=(kind, tint), second=place)
                 for index, (title, place, kind, tint) in enumerate(self.items)
             ]
-            body.extend(Grid(cells[at : at + 3], 3, 92) for at in range(0, 12, 3))
+            body += grid(cells, 3, 92)
         elif self.layout == "cards":
             body.extend(Row(title, place, picture=(kind, tint), tall=16) for title, place, kind, tint in self.items)
         else:
             body.extend(Row(title, place, glyph, colour, trail_glyph="forward") for title, place, _, _ in self.items)
-        return Page(
-            body,
-            self.name,
-            nav=("menu", "menu", None),
-            bar_colour=colour,
-            actions=[("search", "search", None), ("dots", "dots", None)],
-        )
+        return Page(body, self.name, nav=MENU, bar_colour=colour, actions=[SEARCH, DOTS])

@@ -8,7 +8,7 @@ from vlm_agent.simulator.apps.browser import Browser
 from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.drawing.page import STATUS_BAR, Page, draw_page
 from vlm_agent.simulator.drawing.theme import Colour, mix
-from vlm_agent.simulator.drawing.tiles import Cell, Grid
+from vlm_agent.simulator.drawing.tiles import Cell, Grid, grid
 from vlm_agent.simulator.drawing.widgets import Field, Header, Row, Space
 
 LAUNCHER = "org.launcher"
@@ -124,14 +124,10 @@ class Launcher(App):
                     canvas.hide(f"app:{name}", "up")
 
     def _drawer(self, canvas: Canvas) -> Page:
-        columns = self.columns
         names = sorted(self.phone.installed)
         if canvas.theme.drawer == "pages":
             names = self._drawer_page(canvas, names)
-        rows = [
-            Grid([self._cell(name) for name in names[at : at + columns]], columns, 64, 30)
-            for at in range(0, len(names), columns)
-        ]
+        rows = grid([self._cell(name) for name in names], self.columns, 64, 30)
         search = Field("drawer_search", "Search apps", self.fields.get("drawer_search", ""), False, None)
         return Page([Header("All apps"), *rows, Space(12)], bar=False, top=[search])
 

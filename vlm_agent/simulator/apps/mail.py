@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from vlm_agent.simulator.app import App, Route
-from vlm_agent.simulator.drawing.page import Page
+from vlm_agent.simulator.drawing.page import MENU, SEARCH, Page
 from vlm_agent.simulator.drawing.theme import ACCENTS
 from vlm_agent.simulator.drawing.widgets import Buttons, Field, Paragraph, Row, Space, Title, Widget
 from vlm_agent.simulator.words import CITIES, DAYS, LABELS, NAMES
@@ -75,7 +75,7 @@ class Mail(App):
         ]
         fab = ("pencil", "compose", None)
         if self.bar:
-            return Page(rows, "Inbox", nav=("menu", "menu", None), actions=[("search", "search", None)], fab=fab)
+            return Page(rows, "Inbox", nav=MENU, actions=[SEARCH], fab=fab)
         return Page(rows, bar=False, top=[Field("search", "Search in mail", "", False, None, "menu")], fab=fab)
 
     def _leave(self, letter: Letter, where: list[str]) -> None:
@@ -99,18 +99,22 @@ class Mail(App):
             Space(10, True),
             Paragraph(f"See you, {letter.sender}", 12, 1, False),
             Buttons(
-                [("Reply", "reply", lambda: self.push("reply", letter), False), ("Forward", "forward", None, False)],
+                [("Reply", "reply", lambda: self._answer(letter), False), ("Forward", "forward", None, False)],
                 "left" if self.below else "right",
                 50,
             ),
         ]
-        return Page(body, nav=("back", "up", self.pop), actions=actions)
+        return Page(body, nav=self.up, actions=actions)
+
+    def _answer(self, letter: Letter) -> None:
+        self.fields.pop("reply", None)
+        self.push("reply", letter)
 
     def _reply(self, route: Route) -> Page:
         letter: Letter = route.about
         field = self.field("reply", "Write mail", glyph="")
         body: list[Widget] = [Row("To", letter.sender), Row("Subject", letter.subject), field]
-        return Page(body, "Reply", nav=("back", "up", self.pop), actions=[("send", "send", lambda: self._send(letter))])
+        return Page(body, "Reply", nav=self.up, actions=[("send", "send", lambda: self._send(letter))])
 
     def _send(self, letter: Letter) -> None:
         text = self.fields.pop("reply", "")

@@ -78,16 +78,11 @@ class Maps(App):
         query = self.fields.get("query", "")
         field = self.field("query", "Search here", glyph="pin")
         texts = self.suggestions(query) if query.strip() else self.recent
-        rows = [Row(text, lead="pin", key=f"place:{text.lower()}", on_tap=partial(self.go, text)) for text in texts]
+        rows = [Row(text, lead="pin", key=f"place:{text.lower()}", on_tap=partial(self.search, text)) for text in texts]
         return Page(rows, bar=False, top=[field])
 
-    def go(self, place: str) -> None:
-        self.pop()
-        self.push("place", place)
-
-    def entered(self, key: str) -> None:
-        if self.fields.get(key, "").strip():
-            self.go(self.fields[key].strip())
+    def search(self, text: str) -> None:
+        self.swap("place", text)
 
     def _place(self, route: Route) -> Page:
         rng = random.Random(f"{self.seed} {str(route.about).lower()}")
@@ -109,6 +104,4 @@ class Maps(App):
             Row(f"{word} for {5 * index + 3} minutes", lead=glyph)
             for index, (word, glyph) in enumerate((("Walk", "person"), ("Drive", "car"), ("Fly", "plane")))
         ]
-        return Page(
-            [Map(self.seed + 1, 170, ((0.2, 0.7), (0.8, 0.2))), *rows], str(route.about), nav=("back", "up", self.pop)
-        )
+        return Page([Map(self.seed + 1, 170, ((0.2, 0.7), (0.8, 0.2))), *rows], str(route.about), nav=self.up)

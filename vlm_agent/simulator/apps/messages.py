@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from vlm_agent.simulator.app import App, Route
-from vlm_agent.simulator.drawing.page import Page
+from vlm_agent.simulator.drawing.page import DOTS, SEARCH, Page
 from vlm_agent.simulator.drawing.theme import ACCENTS
 from vlm_agent.simulator.drawing.widgets import Bubbles, Buttons, Paragraph, Row, Space, Title, Widget
 from vlm_agent.simulator.words import LABELS, NAMES
@@ -36,9 +36,7 @@ class Messages(App):
             )
             for name in self.people
         ]
-        return Page(
-            rows, "Messages", actions=[("search", "search", None), ("dots", "dots", None)], fab=("plus", "new", None)
-        )
+        return Page(rows, "Messages", actions=[SEARCH, DOTS], fab=("plus", "new", None))
 
     def talk(self, name: str) -> None:
         self.fields["message"] = ""
@@ -49,11 +47,7 @@ class Messages(App):
         send = {"trail_glyph": "send", "trail_key": "send", "on_trail": partial(self.send, name)}
         field = self.field("message", "Text message", glyph="plus", **send)
         return Page(
-            [Bubbles(self.talks[name])],
-            name,
-            nav=("back", "up", self.pop),
-            actions=[("phone", "call", None), ("dots", "dots", None)],
-            foot=[field],
+            [Bubbles(self.talks[name])], name, nav=self.up, actions=[("phone", "call", None), DOTS], foot=[field]
         )
 
     def send(self, name: str) -> None:
@@ -86,7 +80,7 @@ class Contacts(App):
             )
             for name in sorted(NAMES)
         ]
-        return Page(rows, "Contacts", actions=[("search", "search", None)], fab=("plus", "new", None))
+        return Page(rows, "Contacts", actions=[SEARCH], fab=("plus", "new", None))
 
     def _person(self, route: Route) -> Page:
         name = str(route.about)
@@ -105,7 +99,7 @@ class Contacts(App):
         ]
         return Page(
             body,
-            nav=("back", "up", self.pop),
+            nav=self.up,
             actions=[
                 (
                     "star" if starred else "star_outline",

@@ -6,7 +6,7 @@ from functools import partial
 
 from vlm_agent.simulator.app import App, Route
 from vlm_agent.simulator.drawing.canvas import Canvas
-from vlm_agent.simulator.drawing.page import Page
+from vlm_agent.simulator.drawing.page import SEARCH, SHARE, Page
 from vlm_agent.simulator.drawing.theme import random_colour
 from vlm_agent.simulator.drawing.tiles import Chips
 from vlm_agent.simulator.drawing.widgets import Paragraph, Row, Title, Widget
@@ -49,7 +49,7 @@ class News(App):
         tabs = [
             (name, f"tab:{name}", partial(self.show, name), name == section) for name in self.sections[low : low + 3]
         ]
-        return Page(rows, "News", actions=[("search", "search", None)], tabs=tabs)
+        return Page(rows, "News", actions=[SEARCH], tabs=tabs)
 
     def show(self, section: str) -> None:
         self.at = self.sections.index(section)
@@ -74,8 +74,4 @@ class News(App):
                 for _ in range(4)
             ),
         ]
-        return Page(
-            body,
-            nav=("back", "up", self.pop),
-            actions=[("heart", "save", lambda: self.saved.append((section, city))), ("share", "share", None)],
-        )
+        return Page(body, nav=self.up, actions=[("heart", "save", lambda: self.saved.append((section, city))), SHARE])

@@ -4,7 +4,7 @@ import random
 from functools import partial
 
 from vlm_agent.simulator.app import App
-from vlm_agent.simulator.drawing.page import Page
+from vlm_agent.simulator.drawing.page import SEARCH, SHARE, Page
 from vlm_agent.simulator.drawing.widgets import Paragraph, Row, Title, Widget
 from vlm_agent.simulator.words import CITIES, LABELS
 
@@ -24,12 +24,7 @@ class Notes(App):
                 Paragraph("Do not forget the place:", 12, 1),
                 Title(self.notes[title], 40, 15),
             ]
-            return Page(
-                body,
-                "Note",
-                nav=("back", "up", self.pop),
-                actions=[("trash", "delete", None), ("share", "share", None)],
-            )
+            return Page(body, "Note", nav=self.up, actions=[("trash", "delete", None), SHARE])
         rows = [
             Row(
                 title.capitalize(),
@@ -42,4 +37,4 @@ class Notes(App):
             )
             for title in self.notes
         ]
-        return Page(rows, "Notes", fab=("plus", "new", None), actions=[("search", "search", None)])
+        return Page(rows, "Notes", fab=("plus", "new", None), actions=[SEARCH])

@@ -7,9 +7,9 @@ from functools import partial
 
 from vlm_agent.simulator.app import App, Route
 from vlm_agent.simulator.drawing.canvas import Canvas
-from vlm_agent.simulator.drawing.page import Page
+from vlm_agent.simulator.drawing.page import DOTS, SEARCH, SHARE, Page
 from vlm_agent.simulator.drawing.theme import Colour, mix, random_colour
-from vlm_agent.simulator.drawing.tiles import Cell, Grid
+from vlm_agent.simulator.drawing.tiles import Cell, grid
 from vlm_agent.simulator.drawing.widgets import Space, Widget
 from vlm_agent.simulator.words import CITIES, PRODUCTS
 
@@ -53,8 +53,7 @@ class Photos(App):
             )
             for city in self.albums
         ]
-        grid = [Grid(cells[at : at + 2], 2, 112) for at in range(0, len(cells), 2)]
-        return Page([*grid, Space(8)], "Albums", actions=[("search", "search", None), ("dots", "dots", None)])
+        return Page([*grid(cells, 2, 112), Space(8)], "Albums", actions=[SEARCH, DOTS])
 
     def view(self, city: str, number: int) -> None:
         self.routes = [Route("home")]
@@ -62,16 +61,9 @@ class Photos(App):
 
     def _photo(self, route: Route) -> Page:
         city, number = route.about
-        actions = [
-            ("heart", "like", lambda: self.liked.append((city, number))),
-            ("share", "share", None),
-            ("trash", "delete", None),
-        ]
+        actions = [("heart", "like", lambda: self.liked.append((city, number))), SHARE, ("trash", "delete", None)]
         return Page(
-            [Space(26), Photo(self.pictures[city][number])],
-            f"{city} {number + 1} of 6",
-            nav=("back", "up", self.pop),
-            actions=actions,
+            [Space(26), Photo(self.pictures[city][number])], f"{city} {number + 1} of 6", nav=self.up, actions=actions
         )
 
     def sideways(self, direction: str) -> None:

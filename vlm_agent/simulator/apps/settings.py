@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from vlm_agent.simulator.app import App
-from vlm_agent.simulator.drawing.page import Page
+from vlm_agent.simulator.drawing.page import SEARCH, Page
 from vlm_agent.simulator.drawing.theme import ACCENTS
 from vlm_agent.simulator.drawing.widgets import Paragraph, Row, Space, Title, Widget
 from vlm_agent.simulator.words import SETTING_PAGES, SWITCHES
@@ -46,7 +46,7 @@ class Settings(App):
             body.append(self._row(name))
             if self.groups and index % 5 == 4:
                 body.append(Space(12, line=True))
-        return Page(body, "Settings", actions=[("search", "search", None)])
+        return Page(body, "Settings", actions=[SEARCH])
 
     def _row(self, name: str) -> Row:
         colour = None if self.plain else self.colours[name]
@@ -84,4 +84,4 @@ class Settings(App):
             Space(10, line=True),
             Paragraph(f"What you choose here holds for every app that uses {page.lower()}."),
         ]
-        return Page(body, page, nav=("back", "up", self.pop))
+        return Page(body, page, nav=self.up)

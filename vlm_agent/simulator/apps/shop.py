@@ -2,31 +2,24 @@
 
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from vlm_agent.simulator.app import App, Route
-from vlm_agent.simulator.drawing.canvas import Canvas
-from vlm_agent.simulator.drawing.page import Page
+from vlm_agent.simulator.drawing.page import MENU, Page
 from vlm_agent.simulator.drawing.theme import Colour
-from vlm_agent.simulator.drawing.tiles import Carousel, Cell, Chips, Grid, product_picture
-from vlm_agent.simulator.drawing.widgets import Buttons, Header, Paragraph, Row, Space, Title, Widget, picture
+from vlm_agent.simulator.drawing.tiles import BigPicture, Carousel, Cell, Chips, grid
+from vlm_agent.simulator.drawing.widgets import Buttons, Header, Paragraph, Row, Space, Title, Widget, suggestion
 from vlm_agent.simulator.words import COLOURS, PRODUCTS
-
-
-@dataclass
-class BigPicture(Widget):
-    """A product's picture over the width of its page."""
-
-    what: tuple[str, Colour]
-    tall: float = 120.0
-
-    def draw(self, canvas: Canvas, y: float) -> None:
-        picture(canvas, self.what, 12, y + 4, canvas.w - 24, self.tall - 8)
 
 
 def product_names() -> list[str]:
     return [f"{colour} {noun}" for colour in COLOURS for noun in PRODUCTS]
+
+
+def picture_of(product: str) -> tuple[str, Colour]:
+    colour, noun = product.split()
+    return PRODUCTS[noun], COLOURS[colour]
 
 
 class Shop:
@@ -93,14 +86,13 @@ class Shop:
         actions = [("search", "shop_search", search), ("cart", "cart", partial(self.host.push, "shop_cart"))]
         if self.button_order:
             actions.reverse()
-        left = ("back", "up", self.host.pop) if nav else ("menu", "menu", None)
+        left = self.host.up if nav else MENU
         return Page(
             body, title or self.name, nav=left, actions=actions, badge={"cart": len(self.cart) if self.badges else 0}
         )
 
     def search(self, query: str) -> None:
-        self.host.pop()
-        self.host.push("shop_results", query)
+        self.host.swap("shop_results", query)
 
     def _home(self, route: Route) -> Page:
         chips = [
@@ -119,50 +111,28 @@ class Shop:
         return self._page(body, nav=False)
 
     def _cell(self, product: str) -> Cell:
-        colour, noun = product.split()
-        return Cell(
-            product,
-            f"product:{product}",
-            lambda: self.host.push("shop_product", product),
-            picture=product_picture(colour, PRODUCTS[noun]),
-            second=self.prices[product],
-        )
+        look = partial(self.host.push, "shop_product", product)
+        return Cell(product, f"product:{product}", look, picture=picture_of(product), second=self.prices[product])
 
     def _list(self, products: list[str]) -> list:
         if self.grid:
-            pairs = [products[at : at + 2] for at in range(0, len(products), 2)]
-            return [Grid([self._cell(product) for product in pair], 2, 112) for pair in pairs]
-        return [self._row(product) for product in products]
+            return grid([self._cell(product) for product in products], 2, 112)
+        look = {"tall": 6, "bold": True, "trail": "Add" * self.quick_add}
+        return [
+            self._row(one, trail_key=f"add:{one}" * self.quick_add, on_trail=partial(self.add, one), **look)
+            for one in products
+        ]
 
-    def _row(self, product: str) -> Row:
-        colour, noun = product.split()
-        return Row(
-            product,
-            self.prices[product],
-            picture=product_picture(colour, PRODUCTS[noun]),
-            key=f"product:{product}",
-            on_tap=lambda: self.host.push("shop_product", product),
-            tall=6,
-            bold=True,
-            trail="Add" if self.quick_add else "",
-            trail_key=f"add:{product}" if self.quick_add else "",
-            on_trail=lambda: self.add(product),
-        )
+    def _row(self, product: str, **look: Any) -> Row:
+        key, on_tap = f"product:{product}", partial(self.host.push, "shop_product", product)
+        return Row(product, self.prices[product], picture=picture_of(product), key=key, on_tap=on_tap, **look)
 
     def _search(self, route: Route) -> Page:
         query = self.host.fields.get("shop_query", "")
         field = self.host.field("shop_query", f"Search {self.name}")
-        rows = [
-            Row(
-                text,
-                lead="search",
-                key=f"suggest:{text}",
-                trail_glyph="arrow_up_left",
-                on_tap=partial(self.search, text),
-            )
-            for text in (self.suggestions(query) if query.strip() else self._rng("past").sample(product_names(), 4))
-        ]
-        return Page(rows, self.name, nav=("back", "up", self.host.pop), top=[field])
+        texts = self.suggestions(query) if query.strip() else self._rng("past").sample(product_names(), 4)
+        rows = [suggestion(text, "search", partial(self.search, text)) for text in texts]
+        return Page(rows, self.name, nav=self.host.up, top=[field])
 
     def _results(self, route: Route) -> Page:
         query = str(route.about)
@@ -183,7 +153,7 @@ class Shop:
         if self.button_order:
             buttons.reverse()
         parts = [
-            BigPicture(product_picture(colour, PRODUCTS[noun]), self.picture_tall),
+            BigPicture(picture_of(product), self.picture_tall),
             Title(f"{product.capitalize()}", 28, 16),
             Row(self.prices[product], "Free delivery", "star", (240, 180, 30), bold=True),
             Buttons(buttons, "left" if self.grid else "centre"),
@@ -202,46 +172,31 @@ class Shop:
             Title("Added to cart", 28, 15),
             Paragraph(f"{route.about} is in your cart.", 11, 1),
             Buttons(
-                [("View cart", "view_cart", self._view_cart, False), ("Close", "close", self.host.pop, True)], "right"
+                [
+                    ("View cart", "view_cart", partial(self.host.swap, "shop_cart"), False),
+                    ("Close", "close", self.host.pop, True),
+                ],
+                "right",
             ),
         ]
         page.sheet = self.button_order
         return page
 
-    def _view_cart(self) -> None:
-        self.host.pop()
-        self.host.push("shop_cart")
-
     def _cart(self, route: Route) -> Page:
-        rows = []
-        for product in self.cart:
-            colour, noun = product.split()
-            rows.append(
-                Row(
-                    product,
-                    self.prices[product],
-                    picture=product_picture(colour, PRODUCTS[noun]),
-                    key=f"product:{product}",
-                    on_tap=partial(self.host.push, "shop_product", product),
-                    tall=8,
-                    trail_glyph="trash",
-                    trail_key=f"remove:{product}",
-                    on_trail=partial(self.remove, product),
-                )
-            )
-        if not rows:
+        if not self.cart:
             empty: list[Widget] = [Space(40), Paragraph("Your cart is empty.", 13, 1)]
-            return Page(empty, "Cart", nav=("back", "up", self.host.pop))
-        checkout = Buttons(
-            [("Checkout", "checkout", lambda: self.host.push("shop_checkout"), True)],
-            "right" if self.grid else "centre",
-            44,
-        )
+            return Page(empty, "Cart", nav=self.host.up)
+        rows = [
+            self._row(one, tall=8, trail_glyph="trash", trail_key=f"remove:{one}", on_trail=partial(self.remove, one))
+            for one in self.cart
+        ]
+        go = ("Checkout", "checkout", partial(self.host.push, "shop_checkout"), True)
+        checkout = Buttons([go], "right" if self.grid else "centre", 44)
         total = Header(f"{len(rows)} items", 12, False)
         body: list[Widget] = [checkout, total, *rows]
         if not self.quick_add:
             body = [total, *rows, Space(12, True), checkout]
-        return Page(body, "Cart", nav=("back", "up", self.host.pop))
+        return Page(body, "Cart", nav=self.host.up)
 
     def _checkout(self, route: Route) -> Page:
         rows = [
@@ -265,6 +220,5 @@ class ShopApp(App):
     def page(self) -> Page:
         return self.shop.page(self.route)
 
-    def entered(self, key: str) -> None:
-        if key == "shop_query" and self.fields.get(key, "").strip():
-            self.shop.search(self.fields[key].strip())
+    def search(self, text: str) -> None:
+        self.shop.search(text)

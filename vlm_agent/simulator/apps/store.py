@@ -6,7 +6,7 @@ from functools import partial
 
 from vlm_agent.simulator.app import App, Route
 from vlm_agent.simulator.apps.launcher import Launcher
-from vlm_agent.simulator.drawing.page import Page
+from vlm_agent.simulator.drawing.page import DOTS, SHARE, Page
 from vlm_agent.simulator.drawing.tiles import Carousel, Cell, Chips
 from vlm_agent.simulator.drawing.widgets import Buttons, Field, Header, Paragraph, Row, Space, Title, Widget
 from vlm_agent.simulator.words import STORE_APPS
@@ -49,12 +49,7 @@ class Store(App):
         self.push("app", name)
 
     def search(self, text: str) -> None:
-        self.pop()
-        self.push("results", text)
-
-    def entered(self, key: str) -> None:
-        if self.fields.get(key, "").strip():
-            self.search(self.fields[key].strip())
+        self.swap("results", text)
 
     def _swap(self, tab: str) -> None:
         self.phone.focus = None
@@ -77,9 +72,10 @@ class Store(App):
         )
 
     def _home(self, route: Route) -> Page:
-        cells = [Cell(name, f"show:{name}", partial(self.show, name), app=STORE_APPS[name]) for name in self.featured]
-        for cell in cells:
-            cell.second = f"{self.stars[cell.label]}"
+        cells = [
+            Cell(name, f"show:{name}", partial(self.show, name), STORE_APPS[name], second=self.stars[name])
+            for name in self.featured
+        ]
         chips = [
             (label, f"chip:{label}", None, label == "For you") for label in ("For you", "Top", "Family", "Games", "New")
         ]
@@ -97,7 +93,7 @@ class Store(App):
         if self.search_top:
             field = [Field("search", "Search apps", "", False, self.new_search)]
             return Page(body, bar=False, top=field, tabs=tabs, tabs_below=self.tabs_below)
-        actions = [("search", "search", self.new_search), ("dots", "dots", None)]
+        actions = [("search", "search", self.new_search), DOTS]
         return Page(body, "Store", actions=actions, tabs=tabs, tabs_below=self.tabs_below)
 
     def _charts(self, route: Route) -> Page:
@@ -131,14 +127,10 @@ class Store(App):
         field = self.field("query", "Search apps")
         names = self.suggestions(query) if query.strip() else self.top[:3]
         rows = [
-            Row(name, "App", app=STORE_APPS[name], key=f"show:{name}", on_tap=partial(self._chosen, name))
+            Row(name, "App", app=STORE_APPS[name], key=f"show:{name}", on_tap=partial(self.swap, "app", name))
             for name in names
         ]
         return Page(rows, bar=False, top=[field])
-
-    def _chosen(self, name: str) -> None:
-        self.pop()
-        self.show(name)
 
     def _results(self, route: Route) -> Page:
         names = self.suggestions(str(route.about))
@@ -171,11 +163,7 @@ class Store(App):
         button = self._buttons(name)
         body = [*head, *facts, shots, button] if self.buttons_low else [*head, button, *facts, shots]
         body += [Header("Similar apps"), *(self._row(other) for other in self.suggestions(name)[:4])]
-        return Page(
-            body,
-            nav=("back", "up", self.pop),
-            actions=[("search", "search", self.new_search), ("share", "share", None)],
-        )
+        return Page(body, nav=self.up, actions=[("search", "search", self.new_search), SHARE])
 
     def _confirm(self, route: Route) -> Page:
         name = str(route.about)

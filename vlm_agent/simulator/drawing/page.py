@@ -11,6 +11,9 @@ STATUS_BAR = 15.0
 APP_BAR = 36.0
 TABS = 32.0
 
+DOTS, MENU, SEARCH, SHARE = ((name, name, None) for name in ("dots", "menu", "search", "share"))
+"""Buttons of app bars without effect."""
+
 
 @dataclass
 class Page:
@@ -43,12 +46,12 @@ def draw_page(canvas: Canvas, page: Page, scroll: float, bottom: float) -> float
         _app_bar(canvas, page, colour)
         top += APP_BAR
     if page.tabs and not page.tabs_below:
-        _tabs_above(canvas, page, top, colour if page.bar else canvas.theme.background)
+        _draw_tabs(canvas, page, top, TABS, colour if page.bar else canvas.theme.background)
         top += TABS
     top = _stack(canvas, page.top, top)
     if page.tabs and page.tabs_below:
         bottom -= TABS + 6
-        _tabs_below(canvas, page, bottom)
+        _draw_tabs(canvas, page, bottom, TABS + 6, canvas.theme.surface)
     foot = sum(widget.height(canvas) for widget in page.foot)
     _stack(canvas, page.foot, bottom - foot)
     limit = _body(canvas, page, scroll, top, bottom - foot)
@@ -91,51 +94,28 @@ def _around(canvas: Canvas, box: tuple[int, int, int, int]) -> tuple[int, int, i
     return (box[0] - grow, box[1] - grow, box[2] + grow, box[3] + grow)
 
 
-def _tabs_above(canvas: Canvas, page: Page, top: float, colour: Colour) -> None:
-    theme = canvas.theme
-    canvas.rect(0, top, canvas.w, TABS, colour)
-    is_coloured = page.bar and (page.bar_colour is not None or theme.bar != theme.background)
-    ink = (255, 255, 255) if is_coloured else theme.ink
+def _draw_tabs(canvas: Canvas, page: Page, top: float, tall: float, ground: Colour) -> None:
+    theme, below = canvas.theme, page.tabs_below
+    canvas.rect(0, top, canvas.w, tall, ground)
+    is_coloured = not below and page.bar and (page.bar_colour is not None or theme.bar != theme.background)
+    active, other = (theme.ink if below else theme.accent), theme.faint
+    if is_coloured:
+        active = other = (255, 255, 255)
+    size = 10.5 if len(page.tabs) < 4 else 9.4
     wide = canvas.w / len(page.tabs)
     for index, (label, key, on_tap, is_selected) in enumerate(page.tabs):
-        tint = ink if is_coloured else (theme.accent if is_selected else theme.faint)
-        aim = canvas.text((index + 0.5) * wide, top + TABS / 2, label, _tab_size(page), tint, "Medium", 0.5, wide - 2)
-        if is_selected:
+        middle, tint = (index + 0.5) * wide, active if is_selected else other
+        if is_selected and below:
+            pill = mix(theme.surface, theme.accent, 0.3)
+            canvas.rect(middle - wide * 0.42, top + 9, wide * 0.84, tall - 18, pill, 10)
+        aim = canvas.text(middle, top + tall / 2, label, size, tint, "Medium", 0.5, wide - 2)
+        if is_selected and not below:
             canvas.rect(index * wide + 6, top + TABS - 2.5, wide - 12, 2.5, tint)
-        canvas.tab(label, aim, is_selected)
-        hit = (canvas.px(index * wide), canvas.px(top), canvas.px((index + 1) * wide), canvas.px(top + TABS))
-        canvas.target(key, hit, aim, on_tap)
-    canvas.line(top + TABS)
-
-
-def _tab_size(page: Page) -> float:
-    return 10.5 if len(page.tabs) < 4 else 9.4
-
-
-def _tabs_below(canvas: Canvas, page: Page, top: float) -> None:
-    theme = canvas.theme
-    tall = TABS + 6
-    canvas.rect(0, top, canvas.w, tall, theme.surface)
-    wide = canvas.w / len(page.tabs)
-    for index, (label, key, on_tap, is_selected) in enumerate(page.tabs):
-        middle = (index + 0.5) * wide
-        if is_selected:
-            canvas.rect(
-                middle - wide * 0.42, top + 9, wide * 0.84, tall - 18, mix(theme.surface, theme.accent, 0.3), 10
-            )
-        aim = canvas.text(
-            middle,
-            top + tall / 2,
-            label,
-            _tab_size(page),
-            theme.ink if is_selected else theme.faint,
-            "Medium",
-            0.5,
-            wide - 2,
-        )
         canvas.tab(label, aim, is_selected)
         hit = (canvas.px(index * wide), canvas.px(top), canvas.px((index + 1) * wide), canvas.px(top + tall))
         canvas.target(key, hit, aim, on_tap)
+    if not below:
+        canvas.line(top + TABS)
 
 
 def _body(canvas: Canvas, page: Page, scroll: float, top: float, bottom: float) -> float:

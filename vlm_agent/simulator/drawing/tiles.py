@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from vlm_agent.simulator.drawing.canvas import Canvas
 from vlm_agent.simulator.drawing.theme import Colour, mix
 from vlm_agent.simulator.drawing.widgets import Choice, Tap, Widget, picture
-from vlm_agent.simulator.words import COLOURS
 
 
 @dataclass
@@ -81,6 +80,11 @@ class Grid(Widget):
         canvas.target(cell.key, hit, aim if cell.app else label, cell.on_tap)
 
 
+def grid(cells: Sequence[Cell], columns: int, tall: float, icon: float = 32.0) -> list[Grid]:
+    """Lines of `columns` cells."""
+    return [Grid(cells[at : at + columns], columns, tall, icon) for at in range(0, len(cells), columns)]
+
+
 @dataclass
 class Carousel(Widget):
     """A line of cards, scrolled sideways by `offset` units."""
@@ -102,5 +106,12 @@ class Carousel(Widget):
             grid._cell(canvas, cell, x, y + 2, self.pitch - 6)
 
 
-def product_picture(adjective: str, noun_glyph: str) -> tuple[str, Colour]:
-    return (noun_glyph, COLOURS[adjective])
+@dataclass
+class BigPicture(Widget):
+    """A product's picture over the width of its page."""
+
+    what: tuple[str, Colour]
+    tall: float = 120.0
+
+    def draw(self, canvas: Canvas, y: float) -> None:
+        picture(canvas, self.what, 12, y + 4, canvas.w - 24, self.tall - 8)

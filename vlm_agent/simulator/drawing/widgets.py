@@ -138,6 +138,11 @@ class Row(Widget):
         return right, None
 
 
+def suggestion(text: str, lead: str, on_tap: Tap) -> Row:
+    """The row of a text that a search field suggests."""
+    return Row(text, lead=lead, key=f"suggest:{text}", trail_glyph="arrow_up_left", on_tap=on_tap)
+
+
 def picture(canvas: Canvas, what: tuple[str, Colour], x: float, y: float, w: float, h: float) -> Box:
     """Draws the picture of a product or article, a glyph on a pale background, without an annotation.
 
@@ -159,14 +164,8 @@ class Header(Widget):
     tall = 24.0
 
     def draw(self, canvas: Canvas, y: float) -> None:
-        canvas.text(
-            canvas.margin,
-            y + 14,
-            self.text,
-            self.size,
-            canvas.theme.accent if self.accent else canvas.theme.ink,
-            "Medium",
-        )
+        ink = canvas.theme.accent if self.accent else canvas.theme.ink
+        canvas.text(canvas.margin, y + 14, self.text, self.size, ink, "Medium")
 
 
 @dataclass
@@ -237,10 +236,7 @@ class Field(Widget):
             canvas.glyph(self.glyph, x + 5, middle, 13, theme.faint)
             x += 18
         room = wide - (x - inset) - (30 if self.trail_glyph else 12)
-        if self.text:
-            aim = canvas.text(x, middle, self.text, 12, theme.ink, width=room)
-        else:
-            aim = canvas.text(x, middle, self.hint, 12, theme.faint, width=room)
+        aim = canvas.text(x, middle, self.text or self.hint, 12, theme.ink if self.text else theme.faint, width=room)
         if self.focused:
             canvas.rect(aim[2] / canvas.unit + 1 if self.text else x - 2, middle - 7, 1.2, 14, theme.accent)
         canvas.target(self.key, hit, aim, self.on_tap)

@@ -169,7 +169,7 @@ def turn_photo(slots: Slots) -> Goal:
         photos.pictures[city] = photos.pictures.get(city, photos.pictures[photos.albums[0]])
         phone.open("Photos")
         before = number - step
-        photos.view(city, min(max(1, before), 6) - 1 if 1 <= before <= 6 else number - 1 + step)
+        photos.view(city, before - 1 if 1 <= before <= 6 else number - 1 + step)
 
     def script(phone: SimulatedPhone) -> Iterator[Intent]:
         at = phone.the(Photos).route.about[1] + 1

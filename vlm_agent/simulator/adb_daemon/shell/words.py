@@ -39,7 +39,7 @@ class LimitError(Exception):
 
 
 class ShellSyntaxError(Exception):
-    """A line that is not valid, is nested too deeply, or uses what this shell does not offer."""
+    """A line that is not valid or uses what this shell does not offer."""
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,18 @@ CommandList = list[Pipeline]
 
 def read_line(line: str) -> CommandList:
     """The pipelines of a line, in order. Raises ShellSyntaxError for a line that is not valid, and LimitError for one
-    of more than `MAX_LINE` characters."""
+    of more than `MAX_LINE` characters or `DEEPEST` levels."""
     if len(line) > MAX_LINE:
         raise LimitError("Argument list too long")
     return _Reader(line).all()
+
+
+def _substitution(lines: CommandList, quoted: bool) -> Substitution:
+    """`$(<FILE)` is `$(cat <FILE)`."""
+    match lines:
+        case [Pipeline(commands=[SimpleCommand([], [], [Redirection(operator="<")]) as command])]:
+            command.words.append([Text("cat", False)])
+    return Substitution(lines, quoted)
 
 
 class _Reader:
@@ -133,7 +141,7 @@ class _Reader:
         """Pipelines up to a closing bracket or the end."""
         self.depth += 1
         if self.depth > DEEPEST:
-            raise ShellSyntaxError("too deep")
+            raise LimitError("too deep")
         pipelines: CommandList = []
         after = ";"
         self._skip_blanks(newlines=True)
@@ -321,7 +329,7 @@ class _Reader:
         """What comes after `$` or a backtick."""
         if mark == "`":
             text = re.sub(r"\\([$`\\])", r"\1", self._backticks())
-            return Substitution(_Reader(text, self.depth).all(), quoted)
+            return _substitution(_Reader(text, self.depth).all(), quoted)
         if self.line.startswith("((", self.at):
             raise ShellSyntaxError("$(( is not supported by the simulated phone")
         if not quoted and self.line[self.at : self.at + 1] in ("'", '"'):
@@ -331,7 +339,7 @@ class _Reader:
             if not self.line.startswith(")", self.at):
                 raise ShellSyntaxError("no closing bracket")
             self.at += 1
-            return Substitution(lines, quoted)
+            return _substitution(lines, quoted)
         if self._take_exactly("{"):
             name = self._until("}")
             if not _NAME.fullmatch(name):

@@ -94,16 +94,15 @@ def _resolved(handset: Handset, intent: Intent) -> Callable[[], None]:
             )
     elif intent.action == _MAIN and intent.categories == [HOME]:
         return lambda: _perform(handset, Action.press("home"))
-    elif intent.action == _VIEW and intent.package in ("", package_of(_BROWSER)):
-        address = _address(intent.data)
-        if address:
-            return lambda: _browse(handset, address)
-        if intent.data in _NO_ADDRESS:
-            app = _BROWSER
     elif intent.action == _SETTINGS:
         app = "Settings"
     elif intent.package and intent.action in ("", _MAIN) and intent.categories in ([], [LAUNCHER]):
         app = installed_app(handset, intent.package)
+    if intent.action == _VIEW and app in (None, _BROWSER) and intent.package in ("", package_of(_BROWSER)):
+        if address := _address(intent.data):
+            return lambda: _browse(handset, address)
+        if intent.data in _NO_ADDRESS:
+            app = _BROWSER
     if app is None:
         raise ToolError(f"Starting: {intent}\nError: Activity not started, unable to resolve {intent}")
     return lambda: _open(handset, app)

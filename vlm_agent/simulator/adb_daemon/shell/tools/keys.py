@@ -12,14 +12,6 @@ from vlm_agent.simulator.adb_daemon.shell.session import ToolError
 Key = Callable[[Handset], None]
 
 
-def erase(handset: Handset) -> None:
-    """Erases the selected text of the field with the focus, or else its last character."""
-    if handset.phone.replacing:
-        erase_all(handset)
-    else:
-        handset.press_key(handset.phone.erase)
-
-
 def erase_all(handset: Handset) -> None:
     """Erases the text of the field with the focus, one key press for each character."""
     for _ in range(len(handset.field_text or "")):
@@ -103,7 +95,7 @@ _KEYS: dict[tuple[str, str], Key] = {
     ("111", "ESCAPE"): _button("back"),  # Android, `Generic.kcm`: falls back to BACK
     ("66", "ENTER"): _button("enter"),
     ("160", "NUMPAD_ENTER"): _button("enter"),
-    ("67", "DEL"): erase,
+    ("67", "DEL"): lambda handset: handset.press_key(handset.phone.erase),
     ("123", "MOVE_END"): _select(False),
     ("277", "CUT"): _cut,
     ("278", "COPY"): _copy,
