@@ -1,26 +1,55 @@
 """`vlm-agent evaluate --online`: its output, and the options it refuses."""
 
 import json
+import os
+import signal
+from contextlib import contextmanager
 
 import pytest
 from helpers.agents.prepared_agent import Prepared
 
 from vlm_agent.agents.scripted import ScriptedAgent
-from vlm_agent.cli import OK, USAGE, evaluate, main
+from vlm_agent.cli import INTERRUPTED, OK, USAGE, evaluate, main
 from vlm_agent.episodes import Action
+from vlm_agent.simulator.opening import SimulatedTask
+
+OPTIONS = ["--checkpoint", "RUN", "--tasks", "2", "--seed", "3", "--workers", "2", "--controls", "none"]
 
 
-def test_success_is_written_and_printed(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def goes_home(monkeypatch):
     agent = Prepared(prepared=ScriptedAgent((Action.press("home"),)))
     monkeypatch.setattr(evaluate.agent_options, "chosen_agent", lambda *_, **__: agent)
-    options = ["--checkpoint", "RUN", "--tasks", "2", "--seed", "3", "--workers", "2", "--controls", "none"]
-    assert main(["evaluate", "--online", *options, "--output", str(tmp_path / "out")]) == OK
+
+
+def test_success_is_written_and_printed(goes_home, tmp_path, capsys):
+    assert main(["evaluate", "--online", *OPTIONS, "--output", str(tmp_path / "out")]) == OK
     content = json.loads((tmp_path / "out" / "online.json").read_text())
     assert content["about"]["seed"] == 3
     assert [row["overall"]["success"] for row in content["runs"].values()] == [0, 100, 0]
     printed = capsys.readouterr().out
     assert "Success on 2 tasks" in printed
     assert "expert" in printed
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_closes_the_phones_as_ctrl_c_does(goes_home, tmp_path, monkeypatch, number):
+    phones, plain = [], SimulatedTask.open
+
+    @contextmanager
+    def opened(task):
+        with plain(task) as phone:
+            phones.append("opened")
+            try:
+                yield phone
+            finally:
+                phones.append("closed")
+
+    monkeypatch.setattr(SimulatedTask, "open", opened)
+    signals = [number]  # one: a second ends the wait for the tasks under way
+    monkeypatch.setattr(ScriptedAgent, "act", lambda *_: os.kill(os.getpid(), signals.pop() if signals else 0))
+    assert main(["evaluate", "--online", *OPTIONS, "--output", str(tmp_path / "out")]) == INTERRUPTED
+    assert phones.count("opened") == phones.count("closed") > 0
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from vlm_agent.cli import agent_options
 from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, filled, refuse, shipped_file
-from vlm_agent.files.console import make_console, quiet_libraries
+from vlm_agent.files.console import make_console, quiet_libraries, stopped_by_signals
 
 if TYPE_CHECKING:
     from vlm_agent.cli.check import Earlier
@@ -120,7 +120,7 @@ def _run_online(options: argparse.Namespace) -> int:
     values["long_screens"] = options.long_screens
     settings = agent_options.chosen_agent(options)
     values["readers"] = agent_options.chosen_readers(options, settings)
-    with agent_options.places(options, agent_options.run_of_agent(settings)):
+    with stopped_by_signals(), agent_options.places(options, agent_options.run_of_agent(settings)):
         evaluate_online(settings, options.output, make_console(), controls=_controls(options), **values)
     return OK
 
