@@ -68,6 +68,7 @@ def test_a_folder_may_have_its_full_path_in_one_command_alone(place, capsys):
         (CONVERT, ("--source", "aitx"), "convert: source 'aitx' is unknown"),
         (CONVERT, ("--mixture", "gogle=0.5"), "convert: the mixture names gogle"),
         (CONVERT, ("--image-format", "bmp"), "convert: argument --image-format: invalid choice: 'bmp'"),
+        (CONVERT, ("--shard-index", "4", "--shard-count", "4"), "convert: --shard-index must be 0 to 3 with"),
         (
             TRAIN,
             ("--training.stepz", "5"),

@@ -237,6 +237,10 @@ def test_what_has_no_effect_in_this_situation_is_refused_and_nothing_else(comman
         assert message.startswith(f"vlm-agent {command}: error: ")
 
 
+READ_TOGETHER = dict.fromkeys(BASES.split(), "places") | dict.fromkeys(("shard_index", "shard_count"), "array_task")
+"""Option → the function that reads it with others."""
+
+
 @pytest.mark.parametrize("command", MODES)
 def test_every_option_is_accepted_somewhere_and_read_by_its_command(command):
     lines = " ".join(mode.line for mode in MODES[command])
@@ -246,7 +250,7 @@ def test_every_option_is_accepted_somewhere_and_read_by_its_command(command):
     for action in options_of(command):
         is_used = not action.option_strings or action.option_strings[-1] in lines
         assert is_used or action.dest in accepted, f"{command} {action.option_strings} is accepted in no mode"
-        name = "places" if action.dest in BASES.split() else action.dest  # read by one function
+        name = READ_TOGETHER.get(action.dest, action.dest)
         assert re.search(rf'options\.{name}\b|"{name}"|\b{name}\(options', source), f"{command} does not read {name}"
 
 

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, port, refuse
+from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, array_task, count, port, refuse
 from vlm_agent.files.console import make_console
 
 if TYPE_CHECKING:
@@ -95,7 +95,6 @@ def run(options: argparse.Namespace) -> int:
     from vlm_agent.annotation.annotator import TEXTS
     from vlm_agent.annotation.job import AnnotationSettings, annotate
     from vlm_agent.annotation.prompts import TEMPLATES, Prompts
-    from vlm_agent.files.jobs import ArrayTask
 
     texts = TEXTS if options.texts is None else tuple(options.texts)
     part = (options.split, options.subset, options.limit)
@@ -107,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
         _service(options),
         options.output,
         console,
-        None if options.shard_index is None else ArrayTask(options.shard_index, options.shard_count),
+        array_task(options),
     )
     return OK
 
@@ -126,7 +125,7 @@ def _check(options: argparse.Namespace) -> None:
         if options.output is None:
             error(f"{mode} needs --output")
         return
-    check_part(options)
+    array_task(options)
     refuse(options, ["port"], "needs --review")
     if "plan" not in (options.texts or ()):
         refuse(options, ["screen"], "needs --texts plan")

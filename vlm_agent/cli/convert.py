@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlm_agent.cli.parser import FAILED, OK, QUARANTINED, Commands, accept_only, add_command, check_part, count, refuse
+from vlm_agent.cli.parser import FAILED, OK, QUARANTINED, Commands, accept_only, add_command, array_task, count, refuse
 from vlm_agent.files.console import make_console
 
 if TYPE_CHECKING:
@@ -104,7 +104,6 @@ def run(options: argparse.Namespace) -> int:
     from vlm_agent.datasets.convert import convert, finish
     from vlm_agent.datasets.shards.images import ScreenFormat
     from vlm_agent.evaluation.benchmark import read_groups
-    from vlm_agent.files.jobs import ArrayTask
 
     if options.finish:
         summary = finish(options.output, make_console(), options.workers, options.max_bad_fraction)
@@ -120,7 +119,7 @@ def run(options: argparse.Namespace) -> int:
         screens=ScreenFormat(options.image_format, options.quality, options.max_pixels, options.multiple),
         workers=options.workers,
         max_bad_fraction=options.max_bad_fraction,
-        task=None if options.shard_index is None else ArrayTask(options.shard_index, options.shard_count),
+        task=array_task(options),
         update=options.update,
         groups=groups,
     )
@@ -138,7 +137,7 @@ def _check(options: argparse.Namespace) -> None:
         allowed = ("finish", "output", "workers", "max_bad_fraction")
         accept_only(options, allowed, "--finish reads inputs and options from --output")
         return
-    check_part(options)
+    array_task(options)
     if options.input is None:
         options.parser.error("--input is missing; name files to convert, or folders that contain them")
     subsets = [subset for subset, _ in options.mixture]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli import agent_options
-from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, filled, refuse, shipped_file
+from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, array_task, count, filled, refuse, shipped_file
 from vlm_agent.files.console import make_console, quiet_libraries, stopped_by_signals
 
 if TYPE_CHECKING:
@@ -96,7 +96,6 @@ def run(options: argparse.Namespace) -> int:
     if options.finish:
         finish(options.output, make_console())
         return OK
-    task = ArrayTask() if options.shard_index is None else ArrayTask(options.shard_index, options.shard_count)
     settings = agent_options.chosen_agent(options)
     with agent_options.places(options, agent_options.run_of_agent(settings)):
         evaluate(
@@ -105,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
             options.output,
             make_console(),
             controls=_controls(options),
-            task=task,
+            task=array_task(options) or ArrayTask(),
             workers=options.workers,
             readers=agent_options.chosen_readers(options, settings),
         )
@@ -137,7 +136,7 @@ def _check(options: argparse.Namespace) -> None:
         return
     else:
         refuse(options, _ONLINE, "needs --online, which scores the agent on simulated phones")
-        check_part(options)
+        array_task(options)
     agent_options.check_agent_options(options)
     if options.shards is None and options.benchmark is None and not options.online:
         options.parser.error("--shards is missing; name a converted folder, or a --benchmark that sets one")

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, refuse, shipped_file
+from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, array_task, count, refuse, shipped_file
 
 if TYPE_CHECKING:
     from vlm_agent.cli.check import Earlier
@@ -59,7 +59,6 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from vlm_agent.files.console import make_console, quiet_libraries
-    from vlm_agent.files.jobs import ArrayTask
     from vlm_agent.models.features.job import default_workers, extract_features, finish
     from vlm_agent.models.weights.precision import describe_device, model_device
 
@@ -79,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
         batch_size=options.batch_size,
         precision="bfloat16" if options.bf16 else "float32",
         workers=default_workers() if options.workers is None else options.workers,
-        task=None if options.shard_index is None else ArrayTask(options.shard_index, options.shard_count),
+        task=array_task(options),
     )
     return OK
 
@@ -88,7 +87,7 @@ def _check(options: argparse.Namespace) -> None:
     if options.finish:
         accept_only(options, ("finish", "output"), "--finish reads shards and extractor from --output")
         return
-    check_part(options)
+    array_task(options)
     if options.shards is None or (options.extractor is None) == (options.config is None):
         options.parser.error("name a folder of shards, and --extractor or --config")
     if options.config is not None:
