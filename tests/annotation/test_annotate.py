@@ -324,6 +324,17 @@ def test_killed_at_any_time_it_resumes_to_the_same_bytes_without_a_call_twice(sh
     assert len(requests) <= len(whole[1]) + 2 * 2
 
 
+def test_a_folder_is_free_for_another_model_where_the_first_one_does_not_exist(shards, tmp_path, capsys):
+    def answer(_, body):
+        return Reply(b"no such model", status=404) if body["model"] == "typo" else Reply(written(body))
+
+    with serving(answer) as (url, _):
+        command = words(shards, url, tmp_path / "out", "--limit", 1, "--texts", "action")
+        assert main([*command, "--model", "typo"]) == FAILED
+        assert "has no model 'typo'" in capsys.readouterr().err
+        assert main(command) == 0
+
+
 def test_tasks_of_a_job_array_and_finish_write_the_same_bytes(shards, whole, server, tmp_path, capsys):
     output = tmp_path / "out"
     for index in (1, 0):

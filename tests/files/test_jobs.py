@@ -10,7 +10,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from vlm_agent.errors import DatasetError
+from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.files.jobs import ArrayTask, Job, ShardJob, all_done, time_left
 
 
@@ -99,6 +99,16 @@ def test_a_plan_of_another_command_is_neither_damaged_nor_compared(tmp_path):
             foreign.write_or_verify_plan(plan)
     with pytest.raises(DatasetError, match="is of another command"):
         replace(with_identity, folder=whole.folder).read_plan()
+
+
+@pytest.mark.parametrize(("content", "is_free"), [("", True), ("a reply", False)])
+def test_after_an_error_a_folder_is_free_unless_a_file_has_content(tmp_path, content, is_free):
+    job = ShardJob.of(tmp_path / "out", "an annotation", ".annotation")
+    with pytest.raises(UserError, match="no model"), job.started({"described": {"model": "typo"}}, None):
+        (job.plan_path.parent / "calls").mkdir()
+        (job.plan_path.parent / "calls" / "1.asked").write_text(content)
+        raise UserError("no model")
+    assert (list(job.folder.iterdir()) == []) == is_free
 
 
 def test_a_long_value_is_cut_in_the_message(job):

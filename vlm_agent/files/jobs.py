@@ -138,13 +138,13 @@ class Job:
         return plan
 
     def forget_unused(self) -> None:
-        """Removes the plan of a command that failed before it wrote anything else: another one may use the folder."""
+        """Removes the plan of a command that failed before it wrote anything else: another one may use the folder. An
+        empty file, such as a lock or the marker of a request without a reply, holds nothing."""
         if not self.plan_path.exists():
             return
-        own = {self.plan_path, self.folder / self.lock}
         with suppress(DatasetError), file_lock(self.folder / self.lock, self.refusal) as held:
             paths = sorted(self.folder.rglob("*"), reverse=True)
-            is_unused = all(path.is_dir() or path in own or path.name.startswith("lock") for path in paths)
+            is_unused = all(path.is_dir() or path == self.plan_path or not path.stat().st_size for path in paths)
             if is_unused and held not in UNLOCKED:  # without locks, tasks that still run would lose their plan
                 for path in paths:
                     path.rmdir() if path.is_dir() else path.unlink()
@@ -212,13 +212,11 @@ class ShardJob(Job):
         return self.plan_path.parent / f"{shard}.json"
 
     @contextmanager
-    def started(
-        self, plan: dict, task: ArrayTask | None, compare: Callable[[dict, dict], list[str]] = differences
-    ) -> Iterator[None]:
+    def started(self, plan: dict, task: ArrayTask | None) -> Iterator[None]:
         """Holds the folder, alone or as a `task` of a job array, with `plan` written or verified."""
         self.check_folder()
-        with self.locked(shared=task is not None):
-            self.write_or_verify_plan(plan, compare)
+        with free_after_errors(self), self.locked(shared=task is not None):
+            self.write_or_verify_plan(plan)
             yield
 
     def begin(self) -> None:
