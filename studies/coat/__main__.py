@@ -11,7 +11,7 @@ Families: `phone_vlm`, the tiny phone VLM with LoRA on 600 trajectories (recipes
     row 9             AR is read, thought (AT) and description (AD) of the action are learned
     row 10            the description of the screen (SD) is read, too
     row 1, binned     without the names that the language `named` of phone_vlm writes before a tap
-    …, 10 epochs      3,200 steps on 320 trajectories
+    …, 10 epochs      2,000 steps on 200 trajectories
     row 3, shuffled   trained and evaluated with ARs of other actions
 
 The data is `vlm-agent simulate --thoughts`, made at the first run; SD and AR come from activity and elements alone.

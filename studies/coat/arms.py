@@ -41,8 +41,8 @@ class Row:
 
 SHUFFLED = ("--data.control", "shuffled_results")
 BINNED = ("--action_language", "{name: binned}")
-TEN_EPOCHS = (*BINNED, "--data.limit", "320")
-"""With 3,200 steps of one trajectory: the paper's number of epochs, over a quarter of the demonstrations."""
+TEN_EPOCHS = (*BINNED, "--data.limit", "200")
+"""With 2,000 steps of one trajectory: the paper's number of epochs, over a sixth of the demonstrations."""
 
 ROWS = {
     "row 1": Row(controls=("grey_screens", "no_history")),
@@ -53,8 +53,8 @@ ROWS = {
     "row 1, binned": Row(keys=BINNED),
     "row 9, binned": Row("coat_9", BINNED),
     "row 10, binned": Row("coat_10", BINNED),
-    "row 1, binned, 10 epochs": Row(keys=TEN_EPOCHS, steps=3200),
-    "row 9, binned, 10 epochs": Row("coat_9", TEN_EPOCHS, steps=3200),
+    "row 1, binned, 10 epochs": Row(keys=TEN_EPOCHS, steps=2000),
+    "row 9, binned, 10 epochs": Row("coat_9", TEN_EPOCHS, steps=2000),
     "row 3, shuffled": Row("coat_3", SHUFFLED),
 }
 """The language of all other rows is that of the recipe: `named` for phone_vlm, `auto_ui` for auto_ui."""

@@ -1,4 +1,4 @@
-"""Ablation of pretraining on drawn screens and of the agent's inputs: runs of equal budget, several seeds each.
+"""Ablation of pretraining on drawn screens, of the agent's inputs and of its language: equal budgets, several seeds.
 
     make demo                                   # for the shards
     python -m studies.smartphone_assistant.pretraining [--seeds 0 1 2] [--arms "base + LoRA" "from scratch"]
@@ -9,7 +9,9 @@ demo's test episodes:
 - base + LoRA: recipes/phone_vlm_tiny_lora.yaml, on the base of the package;
 - from scratch: recipes/llama_vit_tiny.yaml with the network and the action language of the base, all weights trained
   from random initialisation;
-- grey screens, no history: base + LoRA under this control, in training and in evaluation.
+- grey screens, no history: base + LoRA under this control, in training and in evaluation;
+- binned, coat: base + LoRA in these action languages: bins and binned swipes as in the paper, thousandths and four
+  fixed swipes. The base learned bins, in the language of the recipe, `named`.
 
 Results are cached in --output, in one folder per base and budget. Several commands with different arms or seeds can
 share the work; a last one summarises all. The figures of a run are also in --records, from which later commands read
@@ -36,7 +38,7 @@ PATHS = {
     f"{scorer} {part}": (scorer, part, "partial_match")
     for part in ("overall", "memory_goals")
     for scorer in ("strict", "official")
-}
+} | {"strict taps": ("strict", "overall", "tap"), "official swipes": ("official", "overall", "swipe")}
 
 
 def base_network() -> tuple[str, ...]:
@@ -67,6 +69,8 @@ ARMS = {
     "from scratch": Arm(SCRATCH, base_network()),
     "grey screens": Arm(LORA, ("--data.control", "grey_screens")),
     "no history": Arm(LORA, ("--data.control", "no_history")),
+    "binned": Arm(LORA, ("--action_language", "{name: binned}")),
+    "coat": Arm(LORA, ("--action_language", "{name: coat}")),
 }
 
 
