@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 import time
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -115,7 +114,12 @@ def simulate(
     plan = list(_plan(episodes, seed, splits, tuple(sizes)))
     with atomic_folder(output) as folder:
         files = _files(folder, plan, thoughts, scale)
-        steps, memory = _write_all(files, workers or len(os.sched_getaffinity(0)), console)
+        steps, memory = 0, []
+        with Progress(console, len(plan), "episodes").shown() as progress:
+            for count, written, ids in _results(files, workers or len(os.sched_getaffinity(0))):
+                progress.advance(count, "simulating", is_stage_end=True)
+                steps += written
+                memory += ids
         labels = {
             split: [str(phone_seed(number, label)) for number, label, _ in plan if label == split] for split in splits
         }
@@ -164,18 +168,6 @@ def _files(folder: Path, plan: list[tuple], thoughts: bool, scale: int) -> list[
             path = folder / subset / f"{subset}-{index:05d}-of-{len(parts):05d}"
             files.append(_File(path, part, thoughts, scale))
     return files
-
-
-def _write_all(files: list[_File], workers: int, console: Console) -> tuple[int, list[str]]:
-    """Steps written, and the ids of the memory goals."""
-    total: Counter = Counter()
-    memory: list[str] = []
-    with Progress(console, sum(len(file.episodes) for file in files), "episodes").shown() as progress:
-        for count, steps, ids in _results(files, workers):
-            progress.advance(count, "simulating", is_stage_end=True)
-            total["steps"] += steps
-            memory += ids
-    return total["steps"], memory
 
 
 def _results(files: list[_File], workers: int) -> Iterator[tuple[int, int, list[str]]]:

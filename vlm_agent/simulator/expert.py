@@ -203,7 +203,8 @@ class Expert:
         phone.perform(action)
 
     def _pursue(self, intent: Intent) -> None:
-        self._clear(intent.what if intent.verb != "home" else "home")
+        if intent.verb != "home":
+            self._clear(intent.what)
         if intent.verb == "tap":
             self._tap(intent.what, Reason("found", name_of(intent.what)))
         elif intent.verb == "see":
@@ -217,10 +218,7 @@ class Expert:
 
     def _clear(self, key: str) -> None:
         """Close quick settings and dialogs if they cover `key`, what the next intent acts on."""
-        phone = self.phone
-        if key == "home":
-            return
-        if phone.shade and not key.startswith(("quick:", "notice:")) and key != "up":
+        if self.phone.shade and not key.startswith(("quick:", "notice:")) and key != "up":
             self._swipe("up", None, Reason("in the way"))
         self._close_popup()
 

@@ -94,10 +94,10 @@ def device_type(size: tuple[int, int]) -> str:
 
 
 def _opened(phone: SimulatedPhone, task: Task | None = None, address: str | None = None) -> OpenedDevice:
-    def packages() -> list[str]:
-        return sorted(map(package_of, phone.catalogue))
-
-    return OpenedDevice(phone, device_type(phone.size), task, address, packages, LAUNCHER, phone.durable)
+    kind = device_type(phone.size)
+    return OpenedDevice(
+        phone, kind, task, address, lambda: sorted(map(package_of, phone.catalogue)), LAUNCHER, phone.durable
+    )
 
 
 def _parse(which: str | None) -> DeviceAddress | None:

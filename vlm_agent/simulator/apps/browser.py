@@ -49,11 +49,11 @@ class Browser(App):
     def page(self) -> Page:
         if (shop := self.shop) is not None and self.route.name.startswith("shop_"):
             page = shop.page(self.route)
-            page.bar_colour = SHOPS[shop.name]
-            address = Field("address", "", f"{shop.name.lower()}.com", False, self.new_search, "lock", 32)
-            page.top = [address, *page.top]
-            return page
-        return getattr(self, f"_{self.route.name}")(self.route)
+            return replace(page, bar_colour=SHOPS[shop.name], top=[self._address(shop.name), *page.top])
+        return super().page()
+
+    def _address(self, site: str) -> Field:
+        return Field("address", "", f"{site.lower()}.com", False, self.new_search, "lock", 32)
 
     def visit(self, site: str) -> None:
         self.push("shop_home" if site in SHOPS else "site", site)
@@ -115,26 +115,14 @@ class Browser(App):
         rng = random.Random(f"{self.seed} results {query.lower()}")
         field = Field("address", "", query, False, self.new_search)
         names = rng.sample(list(SITES), len(SITES))
-        body: list = [
-            Chips(
-                [
-                    (label, f"kind:{label}", None, label == "All")
-                    for label in ("All", "News", "Images", "Videos", "Maps")
-                ]
-            )
-        ]
+        kinds = ("All", "News", "Images", "Videos", "Maps")
+        body: list = [Chips([(label, f"kind:{label}", None, label == "All") for label in kinds])]
         body += self._answer(query, rng)
+        text = f"{query.capitalize()} – all you need to know"
         for index, name in enumerate(names):
+            visit = partial(self.visit, name)
             body += [
-                Row(
-                    name,
-                    f"{query.capitalize()} – all you need to know",
-                    app=self.icons[name],
-                    key=f"site:{name}",
-                    on_tap=partial(self.visit, name),
-                    bold=True,
-                    tall=4,
-                ),
+                Row(name, text, app=self.icons[name], key=f"site:{name}", on_tap=visit, bold=True, tall=4),
                 Space(6, line=True),
             ]
             if index == 1 and rng.random() < 0.5:
@@ -146,26 +134,19 @@ class Browser(App):
 
     def _answer(self, query: str, rng: random.Random) -> list:
         if "weather" in query.lower():
-            return [
-                Title(f"{rng.randint(-4, 34)}° {rng.choice(('sunny', 'cloudy', 'rain', 'windy'))}", 40, 18),
-                Paragraph(query.capitalize(), 11, 1),
-            ]
+            weather = f"{rng.randint(-4, 34)}° {rng.choice(('sunny', 'cloudy', 'rain', 'windy'))}"
+            return [Title(weather, 40, 18), Paragraph(query.capitalize(), 11, 1)]
         return [Paragraph(f"About {rng.randint(2, 900)} pages were found.", 10.5, 1)]
 
     def _site(self, route: Route) -> Page:
         name = str(route.about)
         rng = random.Random(f"{self.seed} site {name}")
-        _glyph, colour = self.icons[name]
-        rows = [
-            Row(
-                f"{rng.choice(TOPICS).capitalize()} in {rng.choice(CITIES)}",
-                "Continue reading",
-                picture=(rng.choice(GLYPHS), colour),
-                tall=8,
-            )
-            for _ in range(8)
-        ]
-        top = [Field("address", "", f"{name.lower()}.com", False, self.new_search, "lock", 32)]
+        colour = SITES[name]
+        rows = []
+        for _ in range(8):
+            title = f"{rng.choice(TOPICS).capitalize()} in {rng.choice(CITIES)}"
+            rows.append(Row(title, "Continue reading", picture=(rng.choice(GLYPHS), colour), tall=8))
+        top = [self._address(name)]
         return Page(
             [Title(f"Welcome to {name}", 40, 16), *rows], name, nav=MENU, bar_colour=colour, top=top, actions=[SHARE]
         )

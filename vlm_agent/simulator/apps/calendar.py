@@ -31,9 +31,7 @@ class Calendar(App):
     def day(self) -> str:
         return DAYS[self.at]
 
-    def page(self) -> Page:
-        if self.route.name == "event":
-            return self._event(self.route)
+    def _home(self, route: Route) -> Page:
         rows = [
             Row(
                 event.capitalize(),

@@ -119,14 +119,9 @@ class Clock(App):
 
     def _dial(self, route: Route) -> list:
         draft = self.draft
-        if route.name == "hour":
-            numbers = [
-                (str(n), f"hour:{n}", partial(self._pick, "hour", n), n == draft["hour"]) for n in (12, *range(1, 12))
-            ]
-        else:
-            numbers = [
-                (f"{n:02d}", f"minute:{n}", partial(self._pick, "minute", n), n == draft["minute"]) for n in MINUTES
-            ]
+        what = route.name
+        words = {str(n): n for n in (12, *range(1, 12))} if what == "hour" else {f"{n:02d}": n for n in MINUTES}
+        numbers = [(word, f"{what}:{n}", partial(self._pick, what, n), n == draft[what]) for word, n in words.items()]
         halves = [(half, half, partial(self._pick, "half", half), draft["half"] == half) for half in ("AM", "PM")]
         return [
             Title(self._drafted.time, 34, 22),
@@ -145,22 +140,13 @@ class Clock(App):
         self.pop()
 
     def _clock(self) -> Page:
+        clock = self.phone.theme.clock
         rows = [
-            Row(
-                city,
-                "Today",
-                "globe",
-                trail=f"{(index * 5 + 3) % 12 + 1}:{self.phone.theme.clock.split(':')[1]}",
-                tall=6,
-            )
+            Row(city, "Today", "globe", trail=f"{(index * 5 + 3) % 12 + 1}:{clock.split(':')[1]}", tall=6)
             for index, city in enumerate(self.zones)
         ]
-        return Page(
-            [Title(self.phone.theme.clock, 70, self.face), *rows],
-            "Clock",
-            fab=("globe", "add_city", self.add_city),
-            actions=[DOTS],
-        )
+        fab = ("globe", "add_city", self.add_city)
+        return Page([Title(clock, 70, self.face), *rows], "Clock", fab=fab, actions=[DOTS])
 
     def add_city(self) -> None:
         self.push("cities")

@@ -14,12 +14,7 @@ class GenericApp(App):
         glyphs = list(PRODUCTS.values())
         self.layout = rng.choice(("list", "grid", "cards"))
         self.items = [
-            (
-                rng.choice(LABELS).capitalize(),
-                rng.choice(CITIES),
-                rng.choice(glyphs),
-                rng.choice(list(COLOURS.values())),
-            )
+            (rng.choice(LABELS).capitalize(), rng.choice(CITIES), rng.choice(glyphs), rng.choice([*COLOURS.values()]))
             for _ in range(12)
         ]
 

@@ -92,17 +92,14 @@ class Mail(App):
         ]
         if self.below:
             actions.reverse()
+        buttons = [("Reply", "reply", lambda: self._answer(letter), False), ("Forward", "forward", None, False)]
         body: list[Widget] = [
             Title(letter.subject, 44, 16),
             Row(letter.sender, "to me", letter.sender[0], self.colours[letter.sender], trail=self.phone.theme.clock),
             Paragraph(letter.text, 12, 3, False),
             Space(10, True),
             Paragraph(f"See you, {letter.sender}", 12, 1, False),
-            Buttons(
-                [("Reply", "reply", lambda: self._answer(letter), False), ("Forward", "forward", None, False)],
-                "left" if self.below else "right",
-                50,
-            ),
+            Buttons(buttons, "left" if self.below else "right", 50),
         ]
         return Page(body, nav=self.up, actions=actions)
 

@@ -30,14 +30,8 @@ class Map(Widget):
         )
         canvas.widget("image", canvas.rect(0, y, canvas.w, self.tall, land))
         for colour in (park, park, water):
-            canvas.rect(
-                rng.uniform(-20, canvas.w - 40),
-                y + rng.uniform(0, self.tall - 60),
-                rng.uniform(40, 90),
-                rng.uniform(30, 60),
-                colour,
-                10,
-            )
+            left, top = rng.uniform(-20, canvas.w - 40), y + rng.uniform(0, self.tall - 60)
+            canvas.rect(left, top, rng.uniform(40, 90), rng.uniform(30, 60), colour, 10)
         for _ in range(7):
             canvas.rect(0, y + rng.uniform(0, self.tall - 6), canvas.w, rng.choice((2.0, 3.5, 6.0)), road)
             canvas.rect(rng.uniform(0, canvas.w), y, rng.choice((2.0, 3.5, 6.0)), self.tall, road)
@@ -58,18 +52,9 @@ class Maps(App):
 
     def suggestions(self, query: str) -> list[str]:
         rng = random.Random(f"{self.seed} {query.lower()}")
-        near = [
-            f"{topic.capitalize()} in {city}"
-            for topic in TOPICS
-            for city in CITIES
-            if query.lower() in f"{topic} in {city}".lower()
-        ]
-        others = [
-            f"{topic.capitalize()} in {city}"
-            for topic in TOPICS
-            for city in CITIES
-            if any(word in query.lower().split() for word in (topic, city.lower()))
-        ]
+        places = [f"{topic.capitalize()} in {city}" for topic in TOPICS for city in CITIES]
+        near = [place for place in places if query.lower() in place.lower()]
+        others = [place for place in places if {*place.lower().split(" in ")} & {*query.lower().split()}]
         queries = list(dict.fromkeys(near[:1] + rng.sample(others, min(5, len(others)))))
         rng.shuffle(queries)
         return queries

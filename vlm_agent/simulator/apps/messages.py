@@ -84,7 +84,6 @@ class Contacts(App):
 
     def _person(self, route: Route) -> Page:
         name = str(route.about)
-        starred = name in self.favourites
         buttons = [
             ("Call", "call", lambda: self.call(name), True),
             ("Message", "message", lambda: self.message(name), False),
@@ -97,18 +96,9 @@ class Contacts(App):
             Row("Share contact", lead="share"),
             Paragraph("Last called on Monday", 10.5, 1),
         ]
-        return Page(
-            body,
-            nav=self.up,
-            actions=[
-                (
-                    "star" if starred else "star_outline",
-                    "favourite",
-                    lambda: self.favourites.symmetric_difference_update({name}),
-                ),
-                ("pencil", "edit", None),
-            ],
-        )
+        star = "star" if name in self.favourites else "star_outline"
+        favourite = (star, "favourite", lambda: self.favourites.symmetric_difference_update({name}))
+        return Page(body, nav=self.up, actions=[favourite, ("pencil", "edit", None)])
 
     def message(self, name: str) -> None:
         self.phone.open("Messages")
@@ -119,14 +109,6 @@ class Contacts(App):
         self.push("calling", name)
 
     def _calling(self, route: Route) -> Page:
-        buttons = [("End call", "end", self.pop, True)]
-        return Page(
-            [
-                Space(90),
-                Title(f"Calling {route.about}", 50, 20),
-                Paragraph("Mobile", 12, 1),
-                Space(60),
-                Buttons(buttons, "centre", 60),
-            ],
-            bar=False,
-        )
+        end = Buttons([("End call", "end", self.pop, True)], "centre", 60)
+        title = Title(f"Calling {route.about}", 50, 20)
+        return Page([Space(90), title, Paragraph("Mobile", 12, 1), Space(60), end], bar=False)

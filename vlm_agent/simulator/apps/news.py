@@ -30,9 +30,7 @@ class News(App):
     def durable(self) -> Iterable[str]:
         return (f"saved {section} in {city}" for section, city in set(self.saved))
 
-    def page(self) -> Page:
-        if self.route.name == "story":
-            return self._story(self.route)
+    def _home(self, route: Route) -> Page:
         section = self.sections[self.at]
         rows = [
             Row(

@@ -3,9 +3,9 @@
 import random
 from functools import partial
 
-from vlm_agent.simulator.app import App
+from vlm_agent.simulator.app import App, Route
 from vlm_agent.simulator.drawing.page import SEARCH, SHARE, Page
-from vlm_agent.simulator.drawing.widgets import Paragraph, Row, Title, Widget
+from vlm_agent.simulator.drawing.widgets import Paragraph, Row, Title
 from vlm_agent.simulator.words import CITIES, LABELS
 
 
@@ -16,15 +16,12 @@ class Notes(App):
         titles = rng.sample(LABELS, rng.randint(6, 11))
         self.notes = {title: rng.choice(CITIES) for title in titles}
 
-    def page(self) -> Page:
-        if self.route.name == "note":
-            title = str(self.route.about)
-            body: list[Widget] = [
-                Title(title.capitalize(), 50, 20),
-                Paragraph("Do not forget the place:", 12, 1),
-                Title(self.notes[title], 40, 15),
-            ]
-            return Page(body, "Note", nav=self.up, actions=[("trash", "delete", None), SHARE])
+    def _note(self, route: Route) -> Page:
+        title, place = str(route.about), self.notes[str(route.about)]
+        body = [Title(title.capitalize(), 50, 20), Paragraph("Do not forget the place:", 12, 1), Title(place, 40, 15)]
+        return Page(body, "Note", nav=self.up, actions=[("trash", "delete", None), SHARE])
+
+    def _home(self, route: Route) -> Page:
         rows = [
             Row(
                 title.capitalize(),

@@ -40,9 +40,7 @@ class Photos(App):
     def durable(self) -> Iterable[str]:
         return (f"liked {city} {number + 1}" for city, number in set(self.liked))
 
-    def page(self) -> Page:
-        if self.route.name == "photo":
-            return self._photo(self.route)
+    def _home(self, route: Route) -> Page:
         cells = [
             Cell(
                 city,

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable
 from functools import partial
 
-from vlm_agent.simulator.app import App
+from vlm_agent.simulator.app import App, Route
 from vlm_agent.simulator.drawing.page import SEARCH, Page
 from vlm_agent.simulator.drawing.theme import ACCENTS
 from vlm_agent.simulator.drawing.widgets import Paragraph, Row, Space, Title, Widget
@@ -38,9 +38,7 @@ class Settings(App):
     def durable(self) -> Iterable[str]:
         return (f"{page}: {choice}" for page, choice in self.choices.items())
 
-    def page(self) -> Page:
-        if self.route.name != "home":
-            return self._choices(str(self.route.about))
+    def _home(self, route: Route) -> Page:
         body: list[Widget] = [Title("Settings", self.phone.theme.header)] if self.phone.theme.header else []
         for index, name in enumerate(self.order):
             body.append(self._row(name))
@@ -65,7 +63,9 @@ class Settings(App):
             name, self.choices[name], SETTING_PAGES[name], colour, key=name, on_tap=lambda: self.push("page", name)
         )
 
-    def _choices(self, page: str) -> Page:
+    def _page(self, route: Route) -> Page:
+        page = str(route.about)
+
         def choose(choice: str) -> None:
             self.choices[page] = choice
 

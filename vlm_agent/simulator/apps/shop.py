@@ -168,17 +168,9 @@ class Shop:
 
     def _added(self, route: Route) -> Page:
         page = self._product(Route("shop_product", route.about))
-        page.dialog = [
-            Title("Added to cart", 28, 15),
-            Paragraph(f"{route.about} is in your cart.", 11, 1),
-            Buttons(
-                [
-                    ("View cart", "view_cart", partial(self.host.swap, "shop_cart"), False),
-                    ("Close", "close", self.host.pop, True),
-                ],
-                "right",
-            ),
-        ]
+        view = ("View cart", "view_cart", partial(self.host.swap, "shop_cart"), False)
+        buttons = Buttons([view, ("Close", "close", self.host.pop, True)], "right")
+        page.dialog = [Title("Added to cart", 28, 15), Paragraph(f"{route.about} is in your cart.", 11, 1), buttons]
         page.sheet = self.button_order
         return page
 

@@ -168,14 +168,9 @@ class Store(App):
     def _confirm(self, route: Route) -> Page:
         name = str(route.about)
         page = self._app(route)
-        page.dialog = [
-            Title("Uninstall", 30, 15),
-            Paragraph(f"Do you want to uninstall {name}?", 11, 2),
-            Space(4),
-            Buttons(
-                [("Cancel", "cancel", self.pop, False), ("OK", "ok", lambda: self.uninstall(name), False)],
-                "left" if self.buttons_low else "right",
-            ),
-        ]
+        items = [("Cancel", "cancel", self.pop, False), ("OK", "ok", lambda: self.uninstall(name), False)]
+        buttons = Buttons(items, "left" if self.buttons_low else "right")
+        text = Paragraph(f"Do you want to uninstall {name}?", 11, 2)
+        page.dialog = [Title("Uninstall", 30, 15), text, Space(4), buttons]
         page.sheet = self.tabs_below
         return page

@@ -6,8 +6,7 @@ import numpy as np
 from PIL import Image, ImageChops, ImageDraw
 
 from vlm_agent.simulator.drawing.glyphs import GLYPHS
-
-Colour = tuple[int, int, int]
+from vlm_agent.simulator.drawing.theme import Colour
 
 ELEMENT_TYPES = {
     "gear": "SETTINGS", "clock": "TIME", "envelope": "ENVELOPE", "chat": "CHAT", "pin": "LOCATION", "person": "PERSON",

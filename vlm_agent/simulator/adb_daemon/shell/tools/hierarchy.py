@@ -32,8 +32,7 @@ def uiautomator(handset: Handset, call: Call) -> Result:
 
 
 def _dump(handset: Handset) -> str:
-    with handset.lock:
-        nodes = [_as_xml(index, node) for index, node in enumerate(screen_nodes(handset))]
+    nodes = (_as_xml(index, node) for index, node in enumerate(screen_nodes(handset)))
     root = "".join(('<hierarchy rotation="0">', *nodes, "</hierarchy>"))
     return f"<?xml version='1.0' encoding='UTF-8' standalone='yes' ?>{root}"
 
