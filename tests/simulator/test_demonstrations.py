@@ -24,7 +24,7 @@ from vlm_agent.datasets.selection import read_splits
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.errors import DatasetError
-from vlm_agent.simulator.demonstrations import phone_seed, simulate, simulate_episode
+from vlm_agent.simulator.demonstrations import phone_seed, simulate, simulate_episode, simulated_tasks
 
 SMALL = (112, 64)
 
@@ -54,14 +54,21 @@ def test_without_thoughts_the_data_are_what_they_were_before_the_option_existed(
     assert contents.hexdigest() == "7f952f4535b8d4c59b10d640f5cdbec0ee0f63ec60d959ab528abb27d007a998"
 
 
-def test_the_scale_changes_only_pixels(tmp_path):
-    shards = []
-    for scale in (1, 2):
-        data, shard = tmp_path / f"data_{scale}", tmp_path / f"shards_{scale}"
-        words = ("--episodes", "6", "--thoughts", "--size", "112x64", "--scale", str(scale))
-        assert main(["simulate", "--output", str(data), *words]) == 0
-        convert("aitw", [data], shard, [data / "splits.json"], quiet(), workers=1)
-        shards.append(ShardDataset(shard))
+def with_thoughts(folder: Path, scale: int) -> ShardDataset:
+    """The shards of six simulated episodes."""
+    words = ("--episodes", "6", "--thoughts", "--size", "112x64", "--scale", str(scale))
+    assert main(["simulate", "--output", str(folder / "data"), *words, "--workers", "1"]) == 0
+    convert("aitw", [folder / "data"], folder / "shards", [folder / "data/splits.json"], quiet(), workers=1)
+    return ShardDataset(folder / "shards")
+
+
+@pytest.fixture(scope="module")
+def thoughts(tmp_path_factory) -> ShardDataset:
+    return with_thoughts(tmp_path_factory.mktemp("thoughts"), 1)
+
+
+def test_the_scale_changes_only_pixels(thoughts, tmp_path):
+    shards = (thoughts, with_thoughts(tmp_path, 2))
     assert len(shards[0]) == len(shards[1])
     for number in range(len(shards[0])):
         plain, scaled = (dataset[number] for dataset in shards)
@@ -72,13 +79,8 @@ def test_the_scale_changes_only_pixels(tmp_path):
             assert astuple(one) == astuple(other)
 
 
-def test_thoughts_pass_from_the_expert_through_records_to_shards(tmp_path):
-    assert (
-        main(["simulate", "--output", str(tmp_path / "data"), "--episodes", "6", "--thoughts", "--size", "112x64"]) == 0
-    )
-    convert("aitw", [tmp_path / "data"], tmp_path / "shards", [tmp_path / "data/splits.json"], quiet(), workers=1)
-    dataset = ShardDataset(tmp_path / "shards")
-    stored = {(episode := dataset.without_pixels(index)).id: episode for index in range(len(dataset))}
+def test_thoughts_pass_from_the_expert_through_records_to_shards(thoughts):
+    stored = {(episode := thoughts.without_pixels(index)).id: episode for index in range(len(thoughts))}
     for seed in range(4):
         original, _ = simulate_episode(seed, "train", SMALL, thoughts=True)
         texts = [step.notes for step in original.steps]
@@ -172,5 +174,5 @@ def test_invalid_shares_are_refused(tmp_path, shares):
 def test_phones_are_never_shared_between_splits_and_subsets_come_equally_often():
     seeds = {split: {phone_seed(index, split) for index in range(2000)} for split in ("train", "validation", "test")}
     assert len(set.union(*seeds.values())) == 6000
-    subsets = [simulate_episode(index, "train", SMALL)[0].subset for index in range(150)]
+    subsets = [task.subset for task in simulated_tasks(150, 0, "train")]
     assert all(18 <= subsets.count(subset) <= 42 for subset in SUBSETS)

@@ -230,7 +230,7 @@ def test_status_actions_are_recorded_and_change_no_screen():
 def test_the_scale_of_screenshots_changes_their_pixels_and_nothing_else(seed):
     plain, scaled = SimulatedPhone(seed), SimulatedPhone(seed, scale=2)
     rng = random.Random(seed)
-    for _ in range(40):
+    for _ in range(20):
         small, large = plain.screenshot(), scaled.screenshot()
         assert small.shape == (448, 208, 3) and large.shape == (896, 416, 3)
         assert plain.elements() == scaled.elements() and plain.widgets() == scaled.widgets()

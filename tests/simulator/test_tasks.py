@@ -1,6 +1,6 @@
 """Tasks: every goal is reachable, splits share no goal, and memory goals need memory."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 import numpy as np
 import pytest
@@ -31,12 +31,12 @@ def solved(task: Task, pixels: bool = False, size=(448, 208)) -> tuple[Simulated
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_the_expert_reaches_every_kind_of_goal(sampled, split):
-    tried = Counter()
-    for task in sampled[split]:
-        if tried[task.template] == 3:
-            continue
-        tried[task.template] += 1
-        phone = SimulatedPhone(task.seed, ((448, 208), (600, 270), (333, 777))[tried[task.template] - 1])
+    """Each at three sizes, one in each split."""
+    sizes = ((448, 208), (600, 270), (333, 777))
+    tasks = {task.template: task for task in sampled[split]}
+    for number, template in enumerate(TEMPLATES, SPLITS.index(split)):
+        task = tasks[template.name]
+        phone = SimulatedPhone(task.seed, sizes[number % 3])
         task.set_up(phone)
         assert not task.reached(phone), task
         steps = task.solve(phone, pixels=False)
@@ -44,7 +44,6 @@ def test_the_expert_reaches_every_kind_of_goal(sampled, split):
         assert len(steps) <= LONGEST, task
         assert steps[-1].action.is_status
         assert not any(step.action.is_status for step in steps[:-1])
-    assert set(tried) == {template.name for template in TEMPLATES}
 
 
 def test_no_instance_is_in_two_splits(sampled):
@@ -72,13 +71,6 @@ def test_a_task_is_always_solved_with_the_same_steps():
         for first, second in zip(*runs, strict=True):
             np.testing.assert_array_equal(first.screenshot, second.screenshot)
             assert first.elements == second.elements
-
-
-def test_the_experts_taps_lie_in_annotated_elements():
-    for seed in range(60):
-        for step in solved(sample_task(SUBSETS[seed % 5], "train", 5000 + seed))[1]:
-            if step.action.is_tap:
-                assert any(element.contains(step.action.touch_yx) for element in step.elements)
 
 
 MEMORY = {
@@ -115,24 +107,6 @@ def test_the_text_to_type_was_visible_only_on_an_earlier_screen(sampled, templat
         before, word = steps[: at - 1], steps[at].action.text.split()[-1].capitalize()
         assert word not in task.goal.split()
         assert any(element.text.capitalize() == word for step in before for element in step.elements)
-
-
-def test_the_mix_of_actions_is_like_that_of_aitw():
-    counts, lengths, directions, memory = Counter(), [], Counter(), 0
-    for seed in range(400):
-        task = sample_task(SUBSETS[seed % 5], "test", 9000 + seed)
-        steps = solved(task)[1]
-        counts.update(step.action.name for step in steps)
-        directions.update(step.action.direction for step in steps if step.action.is_swipe)
-        lengths.append(len(steps))
-        memory += task.memory
-    share = {name: 100 * count / sum(counts.values()) for name, count in counts.items()}
-    for name, low, high in (("tap", 48, 58), ("swipe", 10, 19), ("type", 8, 13), ("home", 2, 6), ("complete", 13, 18)):
-        assert low <= share[name] <= high, share
-    assert sum(share.get(name, 0) for name in ("enter", "back", "impossible")) <= 4
-    assert max(directions.values()) <= 0.65 * sum(directions.values())
-    assert directions["left"] + directions["right"] >= 0.25 * sum(directions.values())
-    assert 0.09 <= memory / 400 <= 0.18
 
 
 def test_a_screen_that_is_too_small_for_the_expert_is_an_error_that_names_its_size():
