@@ -108,6 +108,11 @@ def test_a_value_of_the_wrong_kind_is_refused_by_name(path, key, value):
     assert f"{path}: {key}" in problem(path, **{key: value})
 
 
+@pytest.mark.parametrize("key", ["training.bf16", "training.gradient_checkpointing"])
+def test_a_wrong_value_of_a_key_with_auto_is_one_line_that_names_the_key(path, key):
+    assert problem(path, **{key: "5"}) == f"{path}: {key}: Input should be True, False or 'auto'"
+
+
 @pytest.mark.parametrize(("value", "steps"), [("30", 30), ("0", 0), ("0.05", 10), ("0.001", 1)])
 def test_warm_up_is_a_number_of_steps_or_a_fraction_of_all(path, value, steps):
     recipe = read_recipe(path, {"training.warmup_steps": value})

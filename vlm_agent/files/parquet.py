@@ -113,18 +113,16 @@ class ParquetReader:
     def read(self, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None) -> pa.Table:
         """The columns, or all of them, of all row groups or of `groups`."""
         groups = self.groups if groups is None else groups
-        names = None if columns is None else list(columns)
         with _naming(self._path, self._remedy):
             self._check(groups, columns)
-            return self._parquet.read_row_groups(list(groups), columns=names, use_threads=False)
+            return self._parquet.read_row_groups(list(groups), columns=columns, use_threads=False)
 
     def batches(self, rows: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """At most `rows` at a time."""
-        names = None if columns is None else list(columns)
         for group in self.groups:
             with _naming(self._path, self._remedy):
                 self._check([group], columns)
-                yield from self._parquet.iter_batches(rows, row_groups=[group], columns=names, use_threads=False)
+                yield from self._parquet.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False)
 
     def close(self) -> None:
         self._parquet.close()

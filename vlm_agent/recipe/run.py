@@ -105,8 +105,8 @@ class TrainingRecipe(Section):
     schedule: Literal["constant", "linear", "cosine", "trapezoid"] = "cosine"
     warmup_steps: StepsOrFraction = 30
     max_grad_norm: PositiveFloat = 1.0
-    bf16: bool | Literal["auto"] = False
-    gradient_checkpointing: bool | Literal["auto"] = False
+    bf16: Literal[True, False, "auto"] = False
+    gradient_checkpointing: Literal[True, False, "auto"] = False
     save_steps: PositiveInt | None = None
     save_seconds: PositiveInt | None = None
     keep_checkpoints: Annotated[int, Field(ge=NEWEST_KEPT)] = NEWEST_KEPT
