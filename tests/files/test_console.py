@@ -2,6 +2,7 @@
 
 import ast
 import logging
+import signal
 from io import StringIO
 from pathlib import Path
 
@@ -9,7 +10,16 @@ import pytest
 from rich.console import Console
 
 import vlm_agent
-from vlm_agent.files.console import Progress, clock_time, make_console, neutral, new_table, plain_log, say
+from vlm_agent.files.console import (
+    Progress,
+    clock_time,
+    make_console,
+    neutral,
+    new_table,
+    plain_log,
+    say,
+    stopped_by_signals,
+)
 
 
 @pytest.fixture
@@ -144,3 +154,17 @@ def test_all_output_passes_the_console():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("print", "Console")
     ]
     assert calls == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_block_unless_it_is_ignored(number):
+    before = signal.getsignal(number)
+    try:
+        with pytest.raises(KeyboardInterrupt), stopped_by_signals():
+            signal.raise_signal(number)
+        signal.signal(number, signal.SIG_IGN)  # as nohup does with SIGHUP
+        with stopped_by_signals():
+            signal.raise_signal(number)
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)

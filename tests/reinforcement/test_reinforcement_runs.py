@@ -242,6 +242,15 @@ def test_keys_that_rollouts_exclude_are_refused(tmp_path, changes, message):
         validated(Recipe, content, "recipe", RecipeError)
 
 
+@pytest.mark.parametrize("length", [{}, {"epochs": 2}])
+def test_a_wrong_number_of_rounds_is_one_error(tmp_path, length):
+    content = json.loads(recipe(tmp_path).model_dump_json(exclude={"training": {"steps"}}))
+    content["training"] |= length
+    content["reinforcement"]["rounds"] = "two"
+    with pytest.raises(RecipeError, match=r"^recipe: reinforcement.rounds: .*integer$"):
+        validated(Recipe, content, "recipe", RecipeError)
+
+
 @pytest.mark.parametrize(
     ("changes", "played", "message"),
     [

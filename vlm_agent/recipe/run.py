@@ -163,7 +163,7 @@ class Recipe(Section):
         try:
             played = ReinforcementRecipe.model_validate(content["reinforcement"])
         except ValidationError:  # the field reports it, with its place
-            return content | {"training": {"steps": 1} | training}
+            played = ReinforcementRecipe(rounds=1)
         length = {"steps": played.steps} if training.get("epochs") is None else {}
         return content | {"training": length | dict.fromkeys(("save_steps", "log_steps"), played.updates) | training}
 
