@@ -16,6 +16,7 @@ from vlm_agent.simulator.apps.mail import Mail
 from vlm_agent.simulator.apps.shop import ShopApp
 from vlm_agent.simulator.apps.store import Store
 from vlm_agent.simulator.drawing.icons import element_type
+from vlm_agent.simulator.task_set import SimulatedTasks
 from vlm_agent.simulator.words import APPS, PRODUCTS, STORE_APPS
 
 SIZES = [(448, 208), (600, 270), (333, 777), (1440, 720), (100, 64)]
@@ -252,8 +253,9 @@ def _any_action(phone: SimulatedPhone, rng: random.Random) -> Action:
 
 
 def test_a_screen_too_small_to_draw_on_is_refused():
-    with pytest.raises(UserError, match="64 pixels"):
-        SimulatedPhone(0, (448, 20))
+    for build in (lambda size: SimulatedPhone(0, size), lambda size: SimulatedTasks(size=size)):
+        with pytest.raises(UserError, match="64 pixels"):
+            build((448, 20))
 
 
 def runs_on_like_the_original(seed):

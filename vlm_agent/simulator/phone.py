@@ -66,6 +66,13 @@ MAX_SCALE = 8
 """The largest multiple of the default size, a screen of 3,584 × 1,664 pixels."""
 
 
+def check_size(size: tuple[int, int]) -> tuple[int, int]:
+    """(height, width). Raises DeviceError for a side of fewer than 64 pixels."""
+    if min(size) < 64:
+        raise DeviceError(f"size is {size}; height and width must be 64 pixels or more")
+    return size[0], size[1]
+
+
 def check_scale(scale: int) -> int:
     """The scale. Raises DeviceError for another one than 1 to `MAX_SCALE`."""
     if not 1 <= scale <= MAX_SCALE:
@@ -83,12 +90,9 @@ class SimulatedPhone:
     """
 
     def __init__(self, seed: int, size: tuple[int, int] = SIZE, theme: Theme | None = None, scale: int = 1) -> None:
-        if min(size) < 64:
-            raise DeviceError(f"size is {size}; height and width must be 64 pixels or more")
-        check_scale(scale)
         self.seed = seed
-        self.size = (size[0], size[1])
-        self.scale = scale
+        self.size = check_size(size)
+        self.scale = check_scale(scale)
         self._theme_override = theme
         self.reset()
 

@@ -10,20 +10,20 @@ from pydantic import AfterValidator, PositiveInt
 from vlm_agent.devices.task_sets import TaskSet, check_split
 from vlm_agent.simulator.demonstrations import simulated_tasks
 from vlm_agent.simulator.opening import SimulatedTask
-from vlm_agent.simulator.phone import SIZE, check_scale
+from vlm_agent.simulator.phone import SIZE, check_scale, check_size
 from vlm_agent.simulator.tasks import check_templates
 
 
 class SimulatedTasks(TaskSet):
     """`size`: (height, width) of the phones' screens in pixels. `scale`: screenshots are rendered at this multiple of
     the size, as by `simulate --scale`. `templates`: only goals of these, such as `reinforcement.held_out_templates` of
-    a run; all if empty. `samples`: how often each task is played. Raises DeviceError for a scale that phones do not
-    have, and for an unknown template."""
+    a run; all if empty. `samples`: how often each task is played. Raises DeviceError for a size or scale that phones
+    do not have, and for an unknown template."""
 
     has_expert: ClassVar[bool] = True
 
     task_set: str = "simulated"
-    size: tuple[int, int] = SIZE
+    size: Annotated[tuple[int, int], AfterValidator(check_size)] = SIZE
     scale: Annotated[int, AfterValidator(check_scale)] = 1
     templates: Annotated[tuple[str, ...], AfterValidator(partial(check_templates, key="templates"))] = ()
     samples: PositiveInt = 1

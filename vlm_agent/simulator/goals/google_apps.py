@@ -62,7 +62,7 @@ def choose_setting(slots: Slots) -> Goal:
 
 
 def with_tile(phone: SimulatedPhone, rng: random.Random, name: str, is_on: bool) -> None:
-    """Show the switch in the quick settings."""
+    """Set the switch, and show it in the quick settings."""
     phone.switches[name] = is_on
     if name not in phone.quick:
         phone.quick[rng.randrange(len(phone.quick))] = name

@@ -142,16 +142,6 @@ def _script(data: bytes) -> str:
     return data.replace(b"\0", b"").decode(errors="replace")
 
 
-def _result(name: str, run: Command, call: Call) -> Result:
-    """The result of a command. OSError is a file of the phone that it cannot read or write."""
-    try:
-        return run(call)
-    except ToolError as error:
-        return failure(str(error), error.status)
-    except OSError as error:
-        return failure(f"{name}: {error}")
-
-
 class _OutputTooLongError(Exception):
     """A command prints more than `MAX_BYTES`."""
 
@@ -280,7 +270,12 @@ class _Run:
             reason = f": {self._reasons[name]}" if name in self._reasons else ""
             result = failure(f"/system/bin/sh: {words[0]}: inaccessible or not found{reason}", NOT_FOUND)
         else:
-            result = _result(name, run, call)
+            try:
+                result = run(call)
+            except ToolError as error:
+                result = failure(str(error), error.status)
+            except OSError as error:  # a file of the phone that it cannot read or write
+                result = failure(f"{name}: {error}")
         streams.to[STDOUT](result.out)
         streams.to[STDERR](result.err)
         return result.status

@@ -51,12 +51,8 @@ def _turn(is_awake: bool) -> Key:
     return lambda handset: setattr(handset, "is_awake", is_awake)
 
 
-def _button(name: str) -> Key:
-    return lambda handset: handset.perform(Action.press(name))
-
-
-def _letter(letter: str) -> Key:
-    return lambda handset: handset.perform(Action.type_text(letter))
+def _performs(action: Action) -> Key:
+    return lambda handset: handset.perform(action)
 
 
 def _app(name: str) -> Key:
@@ -70,7 +66,10 @@ def _app(name: str) -> Key:
     return press
 
 
-_SIGNS = {
+_LETTERS = {
+    **{(str(7 + digit), str(digit)): str(digit) for digit in range(10)},
+    **{(str(144 + digit), f"NUMPAD_{digit}"): str(digit) for digit in range(10)},
+    **{(str(29 + index), chr(65 + index)): chr(97 + index) for index in range(26)},
     ("55", "COMMA"): ",",
     ("56", "PERIOD"): ".",
     ("62", "SPACE"): " ",
@@ -90,17 +89,17 @@ _SIGNS = {
 }
 
 _KEYS: dict[tuple[str, str], Key] = {
-    ("3", "HOME"): _button("home"),
-    ("4", "BACK"): _button("back"),
-    ("111", "ESCAPE"): _button("back"),  # Android, `Generic.kcm`: falls back to BACK
-    ("66", "ENTER"): _button("enter"),
-    ("160", "NUMPAD_ENTER"): _button("enter"),
+    ("3", "HOME"): _performs(Action.press("home")),
+    ("4", "BACK"): _performs(Action.press("back")),
+    ("111", "ESCAPE"): _performs(Action.press("back")),  # Android, `Generic.kcm`: falls back to BACK
+    ("66", "ENTER"): _performs(Action.press("enter")),
+    ("160", "NUMPAD_ENTER"): _performs(Action.press("enter")),
     ("67", "DEL"): lambda handset: handset.press_key(handset.phone.erase),
     ("123", "MOVE_END"): _select(False),
     ("277", "CUT"): _cut,
     ("278", "COPY"): _copy,
     ("279", "PASTE"): paste,
-    ("187", "APP_SWITCH"): lambda handset: handset.perform(Action.recents()),
+    ("187", "APP_SWITCH"): _performs(Action.recents()),
     ("26", "POWER"): lambda handset: setattr(handset, "is_awake", not handset.is_awake),
     ("223", "SLEEP"): _turn(False),
     ("276", "SOFT_SLEEP"): _turn(False),
@@ -111,10 +110,7 @@ _KEYS: dict[tuple[str, str], Key] = {
     ("208", "CALENDAR"): _app("Calendar"),
     ("209", "MUSIC"): _app("Music"),
     ("210", "CALCULATOR"): _app("Calculator"),
-    **{(str(7 + digit), str(digit)): _letter(str(digit)) for digit in range(10)},
-    **{(str(144 + digit), f"NUMPAD_{digit}"): _letter(str(digit)) for digit in range(10)},
-    **{(str(29 + index), chr(65 + index)): _letter(chr(97 + index)) for index in range(26)},
-    **{names: _letter(sign) for names, sign in _SIGNS.items()},
+    **{names: _performs(Action.type_text(letter)) for names, letter in _LETTERS.items()},
 }
 
 _CODES = {name: code for code, name in _KEYS} | {"CTRL_LEFT": "113", "CTRL_RIGHT": "114"}
@@ -124,7 +120,7 @@ _CONTROL = ("113", "114")
 _WITH_CONTROL: dict[str, Key] = {"29": _select(True), "31": _copy, "50": paste, "52": _cut}
 """The effect of A, C, V and X together with control."""
 
-_REPEATED = {"67", *(_CODES[sign] for _, sign in _SIGNS), *map(str, range(7, 17)), *map(str, range(29, 55))}
+_REPEATED = {"67", *(code for code, _ in _LETTERS)}
 """Keys that repeat while they are held."""
 
 
