@@ -110,7 +110,8 @@ class Annotator:
         try:
             self._wait_for(PLAN, steps[:number])
             self._wait_for("action", steps[: number + 1])
-            earlier = [_step_line(*pair) for pair in zip(episode.steps[:number], steps, strict=False)]
+            before = zip(episode.steps[:number], steps, strict=False)
+            earlier = [texts.notes.get("step") or _action_text(step, texts) for step, texts in before]
             action = _action_text(episode.steps[number], own)
             own.notes |= self._planned(self.prompts.plan(episode.goal, earlier, episode.steps[number], action))
             own.origin[PLAN] = "model"
@@ -195,11 +196,6 @@ def _action_text(step: Step, own: StepTexts) -> str:
         return describe_action(step.action)
     element = element_at(step.elements, step.action.touch_yx)
     return describe_action(step.action, "an element" if element is None else f'"{element.name}"')
-
-
-def _step_line(step: Step, own: StepTexts) -> str:
-    """An earlier step in words: the line of its plan, or its action where that is missing."""
-    return own.notes.get("step") or _action_text(step, own)
 
 
 def clean_text(reply: str) -> str:
