@@ -177,12 +177,16 @@ def test_the_head_is_a_five_hundredth_of_a_step_because_few_tokens_have_a_label(
     assert 0 < forward_and_backward < dry.step.work.model / (100 if name in IN_TOOL_CALLS else 500)
 
 
+@pytest.fixture(scope="module")
+def few(tmp_path_factory) -> Path:
+    """A tenth of the episodes, with elements: the numbers of parameters do not depend on them."""
+    return recipe_costs.write_html(tmp_path_factory.mktemp("few"), recipe_costs.MADE * recipe_costs.TRAIN / 10)
+
+
 @pytest.mark.parametrize("name", [name for name in SMALL if name != "phone_vlm_tiny_grpo"])
-def test_a_recipe_for_a_laptop_can_be_dry_run_too(name, folder):
+def test_a_recipe_for_a_laptop_can_be_dry_run_too(name, folder, few):
     path = ROOT / "recipes" / f"{name}.yaml"
-    overrides = {"data.shards": str(folder / "shards")}
-    if name == "text_tiny":
-        overrides = {"data.shards": str(recipe_costs.shards_of("llama2_7b_html", folder))}
+    overrides = {"data.shards": str(few)}
     if name == "llama_vit_smollm2":
         overrides |= recipe_costs.stand_ins(read_recipe(path), folder) | {"model.language_model.gguf_file": "null"}
     dry = dry_run(ShardDataModule(read_recipe(path, overrides)), Target(find_gpu("4090"), 1, 0.4))
