@@ -206,7 +206,7 @@ def test_killed_at_any_time_it_resumes_to_the_same_bytes_without_a_call_twice(sh
 
 
 def test_a_server_with_faults_is_asked_until_it_answers(shards, whole, tmp_path):
-    faults = (Reply(b"busy", status=429, headers={"Retry-After": "0"}), Reply(b"down", status=500))
+    faults = [Reply(b"busy", status=status, headers={"Retry-After": "0"}) for status in (429, 500)]
 
     def answer(number, body):
         return faults[number % 2] if number in (3, 8) else Reply(plan_for(body))
