@@ -219,7 +219,7 @@ def take_trips(checkout: Path, folder: Path) -> None:
     loss = Trip(checkout, "call", _is_backward)
     with loss:
         _succeed(command, "train", "--config", checkout / RECIPE, "--output", run, *settings)
-    verdict = Trip(checkout, "return", _judges)
+    verdict = Trip(checkout, "return", lambda frame: frame.f_code.co_name == "judge_steps")
     with verdict:
         evaluate = ("--checkpoint", run, "--shards", shards, "--split", "train", "--limit", 1, "--controls", "none")
         _succeed(command, "evaluate", *evaluate, "--output", folder / "evaluation")
@@ -287,10 +287,6 @@ def _imports(code: CodeType) -> bool:
 
 def _is_backward(frame: FrameType) -> bool:
     return frame.f_code.co_name == "backward" and Path(frame.f_code.co_filename).parts[-2:] == ("torch", "_tensor.py")
-
-
-def _judges(frame: FrameType) -> bool:
-    return frame.f_code.co_name == "judge_steps"
 
 
 if __name__ == "__main__":

@@ -36,7 +36,10 @@ def command(arguments: list[str]) -> str:
 
 
 def hardware(device: str) -> str:
-    return torch.cuda.get_device_name() if device == "cuda" else _cpu()
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    return found[1] if found else platform.machine()
 
 
 def commit() -> str:
@@ -53,8 +56,3 @@ def commit() -> str:
 def _git(*words: str) -> str:
     command = ["git", "-C", str(Path(__file__).parent), *words]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def _cpu() -> str:
-    found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
-    return found[1] if found else platform.machine()

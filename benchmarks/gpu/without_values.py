@@ -50,7 +50,9 @@ class WithoutValues(TorchDispatchMode):
             return 1.0 if args[0].is_floating_point() else 1
         if fake or not tensors:
             result = self._without_values(operator, name, args, kwargs)
-            if fake or _has_floats(result):
+            if fake or any(
+                isinstance(leaf, torch.Tensor) and leaf.is_floating_point() for leaf in pytree.tree_leaves(result)
+            ):
                 pytree.tree_map_only(torch.Tensor, self._track, result)
                 return result
         result = operator(*args, **kwargs)
@@ -87,10 +89,6 @@ class WithoutValues(TorchDispatchMode):
     def _release(self, key: int, size: int) -> None:
         self._known.discard(key)
         self.live -= size
-
-
-def _has_floats(result) -> bool:
-    return any(isinstance(leaf, torch.Tensor) and leaf.is_floating_point() for leaf in pytree.tree_leaves(result))
 
 
 def _with_places(args):

@@ -40,11 +40,10 @@ ARMS = {
 }
 
 
-def _mixture_of(subset: str) -> str:
-    return json.dumps({other: 0 for other in SUBSETS if other != subset})
-
-
-SUBSET_ARMS = {f"only {subset}": Arm(("--data.mixture", _mixture_of(subset))) for subset in SUBSETS}
+SUBSET_ARMS = {
+    f"only {subset}": Arm(("--data.mixture", json.dumps({other: 0 for other in SUBSETS if other != subset})))
+    for subset in SUBSETS
+}
 """Trained on the episodes of one subset; evaluated on all (figure 5)."""
 
 

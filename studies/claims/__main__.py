@@ -13,6 +13,7 @@ from difflib import unified_diff
 from pathlib import Path
 
 from studies.claims.tables import PAGE, with_tables
+from vlm_agent.errors import UserError
 
 
 def main() -> None:
@@ -21,7 +22,10 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=PAGE, metavar="FILE", help="default: %(default)s")
     options = parser.parse_args()
     old = options.page.read_text(encoding="utf-8")
-    new = with_tables(old)
+    try:
+        new = with_tables(old)
+    except UserError as error:
+        sys.exit(str(error))
     if options.check:
         lines = unified_diff(old.splitlines(), new.splitlines(), str(options.page), "records", lineterm="", n=0)
         different = "\n".join(lines)

@@ -20,7 +20,9 @@ HEAD = "| claim (paper) | model/language, seeds×demonstrations: figure | verdic
 def with_tables(page: str) -> str:
     """The page with the tables of all papers. Raises `UserError` for a section without one."""
     content = yaml.safe_load(CLAIMS.read_text(encoding="utf-8"))
-    settings = {name: setting_of(about) for name, about in content["settings"].items()}
+    settings = {
+        name: Setting(committed(ROOT / about.pop("records")), **about) for name, about in content["settings"].items()
+    }
     for paper, claims in content["papers"].items():
         table = HEAD + "".join(row_of(claim, content, settings) for claim in claims)
         pattern = rf"(^## {re.escape(paper)}\n(?:(?!## ).*\n)*?)\| claim\b.*\| verdict \|\n(?:\|.*\n)*"
@@ -28,10 +30,6 @@ def with_tables(page: str) -> str:
         if count != 1:
             raise UserError(f"docs/papers.md: the section {paper} lacks a table with '| claim | verdict |'; add it")
     return page
-
-
-def setting_of(about: Mapping) -> Setting:
-    return Setting(runs=committed(ROOT / about["records"]), **{key: about[key] for key in about if key != "records"})
 
 
 def row_of(claim: Mapping, content: Mapping, settings: Mapping[str, Setting]) -> str:

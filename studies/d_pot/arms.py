@@ -94,12 +94,8 @@ def run_of(table: int, family: str, arm: str, seed: int, options: Namespace) -> 
         limit=options.limit,
         keys=keys,
         controls=about.controls,
-        scoring=("--benchmark", benchmark_of(table)),
+        scoring=("--benchmark", HERE / ("other_subsets.yaml" if table == 7 else "simulated_phone.yaml")),
     )
-
-
-def benchmark_of(table: int) -> Path:
-    return HERE / ("other_subsets.yaml" if table == 7 else "simulated_phone.yaml")
 
 
 def memory_benchmark_of(table: int) -> Path:

@@ -16,7 +16,6 @@ from studies.claims.tables import CLAIMS, PAGE, with_tables
 from studies.coat.arms import FAMILIES, ROWS, arm_of
 from studies.d_pot.arms import TABLES
 from vlm_agent.agents.loading import agent_settings
-from vlm_agent.errors import UserError
 from vlm_agent.evaluation.comparison.settings import read_comparison
 from vlm_agent.evaluation.report.published import published_tables
 from vlm_agent.recipe.run import read_recipe
@@ -59,9 +58,12 @@ def test_a_correlation_holds_where_its_interval_is_above_zero():
     assert HOW["correlation"](Setting({}, ""), claim, None).verdict == "not measured"
 
 
-def test_a_section_without_its_table_is_an_error():
-    with pytest.raises(UserError, match="Smartphone Assistant lacks a table"):
-        with_tables("## Auto-UI\n")
+def test_a_section_without_its_table_is_an_error_in_one_line(tmp_path, monkeypatch):
+    page = tmp_path / "papers.md"
+    page.write_text("## Auto-UI\n")
+    monkeypatch.setattr(sys, "argv", ["claims", "--page", str(page)])
+    with pytest.raises(SystemExit, match="Smartphone Assistant lacks a table"):
+        command.main()
 
 
 def test_claims_name_arms_that_the_studies_train():

@@ -211,7 +211,8 @@ def named_targets(canvas: Canvas) -> list[NamedTarget]:
     """The targets of the app whose element's name is unique on the screen."""
     elements = canvas.elements()
     counts = Counter(element.name for element in elements)
-    pairs = [(target, _element_at(canvas, target, elements)) for target in canvas.targets if _is_content(target)]
+    content = [one for one in canvas.targets if one.on_tap is not None and not one.key.startswith(_SYSTEM)]
+    pairs = [(target, _element_at(canvas, target, elements)) for target in content]
     return [(target, element) for target, element in pairs if element is not None and _has_usable_name(element, counts)]
 
 
@@ -225,10 +226,6 @@ def tap_step(target: Target, element: UiElement, canvas: Canvas, rng: random.Ran
 
 def _full_instruction(order: str, names: Sequence[str], steps: Sequence[Step]) -> Episode:
     return Episode("", "", f"{order}: {LIST_SEPARATOR.join(names)}", tuple(steps))
-
-
-def _is_content(target: Target) -> bool:
-    return target.on_tap is not None and not target.key.startswith(_SYSTEM)
 
 
 def _element_at(canvas: Canvas, target: Target, elements: tuple[UiElement, ...]) -> UiElement | None:
