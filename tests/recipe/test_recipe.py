@@ -243,6 +243,11 @@ def test_an_override_cannot_enter_a_value(path):
     assert "--output.sub: output is a value, not a section" in problem(path, output__sub="1")
 
 
+@pytest.mark.parametrize(("text", "value"), [("runs/a #b", "runs/a #b"), ("'7'", "7"), ("'a' # b", "a")])
+def test_an_override_with_a_number_sign_is_not_cut(path, text, value):
+    assert read_recipe(path, {"output": text}).output == value
+
+
 def test_an_override_that_is_not_yaml_is_refused_by_name(path):
     assert "--output" in problem(path, output="[")
 

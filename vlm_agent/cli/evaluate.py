@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from vlm_agent.cli import agent_options
 from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, array_task, count, filled, refuse, shipped_file
 from vlm_agent.files.console import make_console, quiet_libraries, stopped_by_signals
+from vlm_agent.files.jobs import ArrayTask
 
 if TYPE_CHECKING:
     from vlm_agent.cli.check import Earlier
@@ -91,7 +92,6 @@ def run(options: argparse.Namespace) -> int:
         return _run_online(options)
 
     from vlm_agent.evaluation.offline.run import evaluate, finish
-    from vlm_agent.files.jobs import ArrayTask
 
     if options.finish:
         finish(options.output, make_console())

@@ -14,16 +14,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import vlm_agent
 from vlm_agent.errors import UserError
 from vlm_agent.files.console import neutral, plain_log, say
 from vlm_agent.files.imports import start_program
 from vlm_agent.files.installation import DOCS
-
-if TYPE_CHECKING:
-    from vlm_agent.files.jobs import ArrayTask
+from vlm_agent.files.jobs import ArrayTask
 
 OK, FAILED, USAGE, QUARANTINED, INTERRUPTED = 0, 1, 2, 3, 130
 """`USAGE` is argparse's own status for wrong arguments."""
@@ -239,10 +237,8 @@ def accept_only(options: argparse.Namespace, names: Iterable[str], reason: str) 
         options.parser.error(f"{reason}; remove {', '.join(map(options.parser.spelled, others))}")
 
 
-def array_task(options: argparse.Namespace) -> "ArrayTask | None":
+def array_task(options: argparse.Namespace) -> ArrayTask | None:
     """The task of --shard-index and --shard-count; exits for one of the two alone. UserError: see `ArrayTask`."""
-    from vlm_agent.files.jobs import ArrayTask
-
     if len(options.chosen.intersection(("shard_index", "shard_count"))) == 1:
         options.parser.error("--shard-index and --shard-count must be used together")
     return None if options.shard_index is None else ArrayTask(options.shard_index, options.shard_count)

@@ -119,12 +119,13 @@ def set_keys(
 
 
 def override_values(overrides: Mapping[str, str], error: type[UserError], prefix: str = "") -> dict[str, Any]:
-    """The values of YAML texts by key. `prefix`: of the keys on the command line. Raises `error` naming the key of a
-    text that is not YAML."""
+    """The values of YAML texts, without comments, by key. `prefix`: of the keys on the command line. Raises `error`
+    naming the key of a text that is not YAML."""
     values = {}
     for key, text in overrides.items():
         try:
-            values[key] = read_value(text)
+            value = read_value(text)
+            values[key] = text if isinstance(value, str) and text.startswith(f"{value} #") else value  # part of a path
         except yaml.YAMLError:
             raise error(f"--{prefix}{key}: {text!r} is not valid YAML") from None
     return values
