@@ -29,6 +29,14 @@ def shared() -> Path:
     return folder
 
 
+@pytest.fixture(params=[signal.SIGTERM, signal.SIGHUP])
+def stop_signal(request: pytest.FixtureRequest) -> Iterator[int]:
+    """A signal that ends a command. nohup ignores the second, with which pytest may have been started."""
+    before = signal.signal(request.param, signal.SIG_DFL)
+    yield request.param
+    signal.signal(request.param, before)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Collects garbage neither during the imports of all tests nor, later, among what they imported: a collection

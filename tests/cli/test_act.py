@@ -5,7 +5,6 @@ import json
 import os
 import pty
 import re
-import signal
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -271,8 +270,7 @@ def test_q_at_a_question_stops_the_run(run, tmp_path):
     assert [step.outcome for step in read_trace(tmp_path / "trace").steps] == ["withheld"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_the_run_as_ctrl_c_does_and_closes_the_phone(run, monkeypatch, number):
+def test_a_signal_ends_the_run_as_ctrl_c_does_and_closes_the_phone(run, monkeypatch, stop_signal):
     closed, plain = [], DEVICES["simulated"].parse
 
     @contextmanager
@@ -285,7 +283,7 @@ def test_a_signal_ends_the_run_as_ctrl_c_does_and_closes_the_phone(run, monkeypa
 
     kind = DeviceKind(("simulated",), lambda which: DeviceAddress(lambda: opened(which), has_task=True))
     monkeypatch.setitem(DEVICES, "simulated", kind)
-    monkeypatch.setattr(ScriptedAgent, "act", lambda *_: os.kill(os.getpid(), number))
+    monkeypatch.setattr(ScriptedAgent, "act", lambda *_: os.kill(os.getpid(), stop_signal))
     assert run([Action.tap(0.5, 0.5)]) == INTERRUPTED
     assert closed == [True]
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 from contextlib import contextmanager
 
 import pytest
@@ -32,8 +31,7 @@ def test_success_is_written_and_printed(goes_home, tmp_path, capsys):
     assert "expert" in printed
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_closes_the_phones_as_ctrl_c_does(goes_home, tmp_path, monkeypatch, number):
+def test_a_signal_closes_the_phones_as_ctrl_c_does(goes_home, tmp_path, monkeypatch, stop_signal):
     phones, plain = [], SimulatedTask.open
 
     @contextmanager
@@ -46,7 +44,7 @@ def test_a_signal_closes_the_phones_as_ctrl_c_does(goes_home, tmp_path, monkeypa
                 phones.append("closed")
 
     monkeypatch.setattr(SimulatedTask, "open", opened)
-    signals = [number]  # one: a second ends the wait for the tasks under way
+    signals = [stop_signal]  # one: a second ends the wait for the tasks under way
     monkeypatch.setattr(ScriptedAgent, "act", lambda *_: os.kill(os.getpid(), signals.pop() if signals else 0))
     assert main(["evaluate", "--online", *OPTIONS, "--output", str(tmp_path / "out")]) == INTERRUPTED
     assert phones.count("opened") == phones.count("closed") > 0

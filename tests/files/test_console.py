@@ -156,15 +156,10 @@ def test_all_output_passes_the_console():
     assert calls == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_the_block_unless_it_is_ignored(number):
-    before = signal.getsignal(number)
-    try:
-        with pytest.raises(KeyboardInterrupt), stopped_by_signals():
-            signal.raise_signal(number)
-        signal.signal(number, signal.SIG_IGN)  # as nohup does with SIGHUP
-        with stopped_by_signals():
-            signal.raise_signal(number)
-        assert signal.getsignal(number) is signal.SIG_IGN
-    finally:
-        signal.signal(number, before)
+def test_a_signal_ends_the_block_unless_it_is_ignored(stop_signal):
+    with pytest.raises(KeyboardInterrupt), stopped_by_signals():
+        signal.raise_signal(stop_signal)
+    signal.signal(stop_signal, signal.SIG_IGN)  # as nohup does with SIGHUP
+    with stopped_by_signals():
+        signal.raise_signal(stop_signal)
+    assert signal.getsignal(stop_signal) is signal.SIG_IGN
