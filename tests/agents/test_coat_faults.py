@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,6 @@ from helpers import tiny
 from helpers.agents.chat_server import Reply, serving
 from helpers.agents.faulty_server import COMMAND, Faults, check_counts, run
 from helpers.runs import served_qwen
-from helpers.training import forks
 
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import ChatEndpoint
@@ -50,7 +50,7 @@ def command(tmp_path) -> Callable[..., list[str]]:
         settings |= {"attempts": 4, "timeout": 1.0}
         path.write_text(json.dumps(settings | changes))
         arguments = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(tmp_path / "out")]
-        return [forks.python(), "-c", COMMAND, *arguments, "--controls", "none"]
+        return [sys.executable, "-c", COMMAND, *arguments, "--controls", "none"]
 
     return at
 

@@ -4,13 +4,13 @@ are those of a server without faults."""
 import hashlib
 import json
 import signal
+import sys
 
 import pyarrow.parquet as pq
 import pytest
 from helpers import tiny
 from helpers.agents.chat_server import Reply, serving
 from helpers.agents.faulty_server import COMMAND, Faults, check_counts, run
-from helpers.training import forks
 
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import ChatEndpoint
@@ -40,7 +40,7 @@ def command(tmp_path):
         settings = {"agent": "dynamic_planning", "endpoint": url, "model": "vlm", "concurrency": 4}
         path.write_text(json.dumps(settings | {"attempts": 4, "timeout": 1.0}))
         arguments = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(tmp_path / output)]
-        return [forks.python(), "-c", COMMAND, *arguments, "--controls", "none"]
+        return [sys.executable, "-c", COMMAND, *arguments, "--controls", "none"]
 
     return at
 

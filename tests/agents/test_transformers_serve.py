@@ -10,7 +10,6 @@ import pytest
 import yaml
 from helpers import tiny
 from helpers.models import tiny_text
-from helpers.training import forks
 
 from studies.d_pot.served.server_log import request_seconds
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
@@ -48,10 +47,8 @@ def log(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def server(run, log):
     """(URL, name of the model) of a server on loopback."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "executable", forks.python())
-        with served_model(run, log) as endpoint:
-            yield endpoint
+    with served_model(run, log) as endpoint:
+        yield endpoint
 
 
 def test_the_server_has_the_answers_and_token_counts_of_the_run(run, server):
@@ -94,7 +91,7 @@ from vlm_agent.models.serving import served_model
 with served_model(pathlib.Path({str(run)!r}), pathlib.Path({str(tmp_path / "log")!r})) as (url, _):
     print(url, flush=True)
     time.sleep(1000)"""
-    with subprocess.Popen([forks.python(), "-c", code], stdout=subprocess.PIPE, text=True) as serving:
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as serving:
         url = serving.stdout.readline().strip()
         port = int(url.split(":")[2].split("/")[0])
         assert _is_open(port)

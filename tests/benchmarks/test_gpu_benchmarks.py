@@ -3,18 +3,18 @@
 import argparse
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
-from helpers.training import forks
 
 from benchmarks.gpu import lease, train_step
 from benchmarks.gpu.__main__ import make_parser
 from benchmarks.gpu.memory import measure as measure_memory
 
 ROOT = Path(__file__).parents[2]
-GPU = ("-W", "ignore", "-m", "benchmarks.gpu")
+GPU = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu"]
 RUN = """
 import json, pathlib, sys
 if "bad" in sys.argv:
@@ -27,7 +27,7 @@ open(sys.argv[-1], "w").write(json.dumps({"figures": {"seconds": 1.0}}))
 
 def run(tmp_path: Path, *arguments: str) -> dict:
     output = tmp_path / "figures.json"
-    command = [forks.python(), *GPU, *arguments, "--device", "cpu", "--output", str(output)]
+    command = [*GPU, *arguments, "--device", "cpu", "--output", str(output)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(output.read_text(encoding="utf-8"))["figures"]
@@ -183,7 +183,7 @@ def test_every_variant_of_a_lease_has_options_that_its_benchmark_knows():
 
 @pytest.mark.slow
 def test_a_whole_lease_runs_on_a_cpu(tmp_path):
-    command = [forks.python(), *GPU, "lease", "--minutes", "30", "--device", "cpu", "--output", str(tmp_path)]
+    command = [*GPU, "lease", "--minutes", "30", "--device", "cpu", "--output", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
     lines = [json.loads(line) for line in (tmp_path / "lease.jsonl").read_text().splitlines()]

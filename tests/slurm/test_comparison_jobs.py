@@ -5,6 +5,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,16 +14,12 @@ from helpers.evaluation.comparisons import answers, ends, table
 from helpers.slurm.cluster import soon
 from helpers.slurm.whole_runs import lose_node, weights
 from helpers.slurm.workplace import Workplace
-from helpers.training import forks
 
 from vlm_agent.errors import Stopped
 
 SECONDS = 120
 SECONDS_WITH_TRAINING = 2400
 """For a machine that does other work, too."""
-
-SECONDS_OF_A_STAGE = 0.5
-"""A start of a stage takes half of it."""
 
 KILLED_IN = ("simulate", "convert", "train", "evaluate", "evaluate --online")
 
@@ -154,7 +151,7 @@ def _queue(workplace: Workplace, jobs: dict[str, str]) -> str:
 
 
 def _started(comparison: Path, output: Path) -> subprocess.Popen:
-    command = [forks.python(), "-m", "vlm_agent.cli", "compare", str(comparison), "--output", str(output)]
+    command = [sys.executable, "-m", "vlm_agent.cli", "compare", str(comparison), "--output", str(output)]
     environment = os.environ | {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
@@ -166,7 +163,7 @@ def _kill_in(stage: str, process: subprocess.Popen) -> None:
         if f"$ vlm-agent {stage}" in line:
             break
     try:
-        process.wait(SECONDS_OF_A_STAGE)
+        process.wait(4.0)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

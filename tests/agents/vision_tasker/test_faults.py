@@ -4,13 +4,13 @@ of a server without faults."""
 import hashlib
 import json
 import signal
+import sys
 
 import pyarrow.parquet as pq
 import pytest
 from helpers import tiny
 from helpers.agents.chat_server import Reply, serving
 from helpers.agents.faulty_server import COMMAND, Faults, check_counts, run
-from helpers.training import forks
 
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import ChatEndpoint
@@ -45,7 +45,7 @@ def test_a_killed_evaluation_against_a_failing_server_gives_the_answers_of_one_w
         settings = {"agent": "vision_tasker", "screen": "html", "endpoint": url, "model": "m", "concurrency": 4}
         path.write_text(json.dumps(settings | {"attempts": 4, "timeout": 1.0}))
         arguments = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output)]
-        return [forks.python(), "-c", COMMAND, *arguments, "--controls", "none"]
+        return [sys.executable, "-c", COMMAND, *arguments, "--controls", "none"]
 
     calm = Faults(Calls(ChatEndpoint("http://a:1", "m"), reference / "calls"), scripted, seed=0, fault_share=0.0)
     with serving(calm) as (url, _):

@@ -2,13 +2,11 @@
 prompts, served by `transformers serve`, and repeated over ADB."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from devices.adb.test_vision_tasker_over_adb import INSTALL, LARGE, act_over_adb
-from helpers.training import forks
 
 from vlm_agent.cli import OK, main
 from vlm_agent.datasets.sources.traces import read_trace
@@ -39,9 +37,8 @@ def learn(folder: Path) -> Path:
 
 @pytest.mark.ocr
 @pytest.mark.slow
-def test_a_served_model_repeats_over_adb_what_it_has_learned_from_pixels(one_adb, tmp_path, monkeypatch):
+def test_a_served_model_repeats_over_adb_what_it_has_learned_from_pixels(one_adb, tmp_path):
     run = learn(tmp_path)
-    monkeypatch.setattr(sys, "executable", forks.python())
     phone = SimulatedPhone(INSTALL.seed, LARGE)
     INSTALL.set_up(phone)
     with served_model(run, tmp_path / "server.log") as (url, model), PhoneServer(Handset(phone)) as server:

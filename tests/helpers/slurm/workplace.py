@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 from helpers.slurm.cluster import Cluster
-from helpers.training import forks
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -40,9 +39,7 @@ class Workplace:
         self.folder, self.cluster = folder, cluster
         shutil.copytree(REPOSITORY / "slurm", folder / "slurm", ignore=lambda path, names: _logs(path, names))
         self.set(**SMALL)
-        python = shlex.quote(sys.executable if cluster is None else forks.python())
-        for name, module in {"vlm-agent": "vlm_agent.cli", "torchrun": "torch.distributed.run"}.items():
-            self.install(name, f'exec {python} -m {module} "$@"\n')
+        self.install("vlm-agent", f'exec {shlex.quote(sys.executable)} -m vlm_agent.cli "$@"\n')
         activate = (
             f"PATH={shlex.quote(f'{folder}/environment/bin')}:{shlex.quote(str(Path(sys.executable).parent))}:$PATH\n"
         )

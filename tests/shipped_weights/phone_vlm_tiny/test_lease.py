@@ -3,12 +3,12 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from helpers import tiny
-from helpers.training import forks
 
 from shipped_weights.phone_vlm_tiny.__main__ import main
 
@@ -18,7 +18,7 @@ KEYS = ("--training.steps", "2", "--training.batch_size", "2")
 
 def lease(folder: Path, name: str, minutes: str, **environment: str) -> subprocess.CompletedProcess:
     """The script with its run in `name`-run and its output in `name`."""
-    settings = {"PYTHON": forks.python(), "CONFIG": str(folder / "tiny.yaml"), "SCREENS": "1", **environment}
+    settings = {"PYTHON": sys.executable, "CONFIG": str(folder / "tiny.yaml"), "SCREENS": "1", **environment}
     return subprocess.run(
         [SCRIPT, minutes, folder / name, *KEYS],
         env=os.environ | settings | {"RUN": str(folder / f"{name}-run")},
