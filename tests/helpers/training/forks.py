@@ -65,7 +65,7 @@ def _server() -> subprocess.Popen:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     server = subprocess.Popen([sys.executable, __file__], text=True, **pipes)
     atexit.register(server.wait)
-    atexit.register(server.terminate)  # the end of its input does not reach it while forks of this process hold the pipe
+    atexit.register(server.terminate)  # the end of its input may not: forks of this process hold the pipe, too
     return server
 
 
