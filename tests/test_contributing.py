@@ -203,7 +203,7 @@ TESTS = (
 def contribution(tmp_path) -> Path:
     """A copy of the repository with every example written and registered as the page says."""
     copy = tmp_path / "main"
-    ignored = shutil.ignore_patterns("__pycache__", "*.safetensors")
+    ignored = shutil.ignore_patterns("*.safetensors", "*.pyc.*")  # compiled modules are copied, those in progress not
     for name in (
         "vlm_agent",
         "tests",

@@ -26,7 +26,7 @@ def prompted(**overrides: Any) -> dict[str, Any]:
     """An agent that reads the pixels of larger screens: their lines alone, which takes milliseconds."""
     agent = str(REPOSITORY / "eval/agents/vision_tasker.yaml")
     readers = {"text": "none", "widgets": "edges"}
-    overrides = {"concurrency": 1, "max_tokens": 40, "readers": readers} | overrides
+    overrides = {"concurrency": 1, "max_tokens": 16, "readers": readers} | overrides
     return {"asks": {"name": "Asks", "agent": agent, "served": True, "scale": 2, "overrides": overrides}}
 
 
