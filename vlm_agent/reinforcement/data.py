@@ -127,8 +127,8 @@ class RolloutData(DataModule):
 
     def _check_base(self, base: str, learned: Recipe) -> None:
         """Raises RecipeError where the base has learned sentences of another form."""
-        for key, own in _form(self.recipe).items():
-            if own != (known := _form(learned)[key]):
+        for (key, own), known in zip(_form(self.recipe).items(), _form(learned).values(), strict=True):
+            if own != known:
                 raise RecipeError(f"{key}: {base} has learned {known!r}; use it in place of {own!r}, or another base")
 
     def stream(self) -> "RolloutStream":
