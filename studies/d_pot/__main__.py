@@ -5,8 +5,9 @@
 
 Each arm trains the tiny phone VLM with LoRA (recipes/phone_vlm_tiny_lora.yaml) for 250 trajectories, in table 7 also
 the tiny text model (recipes/text_tiny.yaml) for 400, and is scored on 100 test episodes. In table 5 all arms learn from
-the same 250 demonstrations. The data is `vlm-agent simulate --thoughts`, made at the first run. Goals that need memory
-are scored on about 40 test episodes of another seed (fewer in table 7), because 100 episodes have six or seven.
+the same 250 demonstrations, with --steps N from N. The data is `vlm-agent simulate --thoughts`, made at the first run.
+Goals that need memory are scored on about 40 test episodes of another seed (fewer in table 7), because 100 episodes
+have six or seven.
 
 Table 5, modes (`data.past_screens`, `data.history`, `data.notes`, `data.references`):
 

@@ -13,9 +13,6 @@ HERE = Path(__file__).parent
 STEPS = 250
 """Steps of training; a trajectory each, or as many single steps as a trajectory has."""
 
-DEMONSTRATIONS = 250
-"""In table 5, so that arms of single steps do not learn from more goals and phones than one of whole trajectories."""
-
 
 @dataclass(frozen=True)
 class Family:
@@ -81,7 +78,9 @@ def run_of(table: int, family: str, arm: str, seed: int, options: Namespace) -> 
     of_family, about = FAMILIES[family], TABLES[table][arm]
     recipe = of_family.recipe
     keys = ("--training.steps", str(of_family.steps if options.steps is None else options.steps))
-    keys += ("--data.mixture", _ONLY) if table == 7 else ("--data.limit", str(DEMONSTRATIONS))
+    # In table 5 no arm of single steps learns from more goals and phones than one of whole trajectories.
+    demonstrations = str(STEPS if options.steps is None else options.steps)
+    keys += ("--data.mixture", _ONLY) if table == 7 else ("--data.limit", demonstrations)
     keys += tuple(word for key, value in about.keys for word in (f"--data.{key}", value))
     name = f"{family}, {arm}"
     digest = recipe_digest(recipe, overrides(keys))
