@@ -14,7 +14,9 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.family import FAMILIES, family, family_of_recipe
+from vlm_agent.models.qwen_vl.family import QWEN2_5_VL
 from vlm_agent.models.weights.adapters import save_trained_weights
+from vlm_agent.recipe.model import ModelRecipe
 from vlm_agent.sentences import SCREEN_TOKEN, Sentence
 
 SIZES = [(8, 8), (20, 12), (64, 32), (40, 48), (300, 140), (1280, 720), (24, 64)]
@@ -235,6 +237,15 @@ def test_each_action_sees_its_own_screen(name):
         )
     counts = [len(tiny.action_ids(family.sentences, action)) for action in tiny.ACTIONS]
     assert all((a != b).any() for a, b in zip(seen.split(counts), blind.split(counts), strict=True))
+
+
+def test_limits_of_pixels_stay_with_the_weights_in_a_recipe_without_limits(tmp_path):
+    """Such as those of a merged run, from which another run starts."""
+    recipe = tiny_qwen.recipe("qwen2_5_vl")
+    words = tiny_qwen.tokenizer(recipe)
+    families.shared("qwen2_5_vl").model.config.save_pretrained(tmp_path)
+    config = QWEN2_5_VL.configure(ModelRecipe(vlm={"checkpoint": str(tmp_path)}, min_pixels=64), words)
+    assert (config.min_pixels, config.max_pixels) == (64, recipe.max_pixels)
 
 
 @pytest.mark.parametrize("limits", [{"min_pixels": 2_000_000}, {"max_pixels": 2_000}])

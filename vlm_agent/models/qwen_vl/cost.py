@@ -41,10 +41,6 @@ class TowerShape:
         merged = self.width * self.merge**2
         return (merged, merged), (merged, self.outputs)
 
-    def tokens(self, rows: int, columns: int) -> int:
-        """Visual tokens of a screen of `rows` x `columns` patches."""
-        return rows * columns // self.merge**2
-
     def pairs(self, rows: int, columns: int) -> int:
         """(query, key) pairs of a screen of `rows` x `columns` patches, over all layers."""
         everything = (rows * columns) ** 2
@@ -67,7 +63,7 @@ class QwenVLCost(DecoderOnlyCost):
 
     def screen_flops(self, size: tuple[int, int], train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
         tower, (rows, columns) = self.tower, self._patches(size)
-        patches, tokens = rows * columns, tower.tokens(rows, columns)
+        patches, tokens = rows * columns, rows * columns // tower.merge**2
         kind, trained = train.vision, train.vision != "frozen"
         stem_kind: Training = "full" if kind == "full" else "frozen"
         stem = linear_flops([(tower.patch_values, tower.width)], patches, stem_kind, 0, False)

@@ -59,7 +59,8 @@ class QwenVLDecoder(CausalDecoder):
 
 
 MIN_PIXELS, MAX_PIXELS = 56 * 56, 1280 * 28 * 28
-"""The pixels of a screen, unless a recipe says otherwise: the authors' own range, at most 1,280 tokens a screen."""
+"""The pixels of a screen, unless a recipe or a configuration says otherwise: the authors' own range, at most 1,280
+tokens a screen."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,9 @@ class QwenVLFamily(ModelFamily):
         """The limits of a screen's pixels are part of the configuration and saved with it, so that nothing that loads
         the model can use others."""
         config = source_configuration(source_of(recipe), **keys_of_tokenizer(recipe, tokenizer, IMAGE_TOKEN))
-        config.min_pixels = MIN_PIXELS if recipe.min_pixels is None else recipe.min_pixels
-        config.max_pixels = MAX_PIXELS if recipe.max_pixels is None else recipe.max_pixels
+        least, most = _pixel_limits(config)
+        config.min_pixels = least if recipe.min_pixels is None else recipe.min_pixels
+        config.max_pixels = most if recipe.max_pixels is None else recipe.max_pixels
         if config.min_pixels > config.max_pixels:
             raise CheckpointError(
                 f"model.min_pixels {config.min_pixels:,} is greater than max_pixels {config.max_pixels:,}; set both"
