@@ -39,6 +39,15 @@ def test_every_base_of_the_package_is_known_by_its_weights():
     assert hashlib.sha256((FOLDER / WEIGHTS).read_bytes()).hexdigest() == EMBEDDED[NAME]
 
 
+def test_a_checkpoint_is_found_from_within_its_run(tmp_path, monkeypatch):
+    checkpoint = tmp_path / "checkpoints/checkpoint-5"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "config.json").touch()
+    for place, path in ((tmp_path, "checkpoints/checkpoint-5"), (checkpoint.parent, "checkpoint-5"), (checkpoint, ".")):
+        monkeypatch.chdir(place)
+        assert embedded.trained(Path(path)) == embedded.Trained(tmp_path, checkpoint, adapted=False)
+
+
 def test_a_base_is_small():
     with safe_open(FOLDER / WEIGHTS, "pt") as weights:
         shapes = [weights.get_slice(name).get_shape() for name in weights.keys()]  # noqa: SIM118 (not a mapping)

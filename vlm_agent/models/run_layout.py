@@ -141,11 +141,7 @@ class Trained:
 
 
 def _is_decisive(name: str) -> bool:
-    return name.removesuffix(".index.json").endswith(_DECISIVE)
-
-
-_DECISIVE = (".safetensors", "config.json")
-"""Name endings of the model's own files in a folder of weights; a checkpoint also holds training state."""
+    return name.removesuffix(".index.json").endswith((".safetensors", "config.json"))  # not training state
 
 
 def trained(path: Path) -> Trained:
@@ -153,8 +149,8 @@ def trained(path: Path) -> Trained:
 
     Raises FileNotFoundError if `path` is neither.
     """
-    is_checkpoint = path.parent.name == CHECKPOINTS
-    run, weights = (path.parent.parent, path) if is_checkpoint else (path, path / MODEL_FOLDER)
+    is_checkpoint = (whole := path.absolute()).parent.name == CHECKPOINTS
+    run, weights = (whole.parent.parent, whole) if is_checkpoint else (path, path / MODEL_FOLDER)
     adapted = (weights / ADAPTER_WEIGHTS).is_file()
     if not adapted and not (weights / "config.json").is_file():
         raise FileNotFoundError(
