@@ -12,10 +12,11 @@ from helpers import tiny
 from helpers.models import families, tiny_qwen
 from helpers.runs import adapted_run
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, T5Config
 
 from vlm_agent.errors import CheckpointError, UserError
 from vlm_agent.models import build as build_module
+from vlm_agent.models.auto_ui.model import T5HeadApart
 from vlm_agent.models.build import Vocabulary, build, build_model, build_tokenizer, configuration_of, load, save
 from vlm_agent.models.family import family as family_named
 from vlm_agent.models.family import family_of_recipe, processor_of
@@ -196,6 +197,26 @@ def test_a_checkpoint_of_pickles_is_refused_with_the_line_that_converts_it(check
     assert f"AutoModel.from_pretrained({str(tmp_path)!r}).save_pretrained(FOLDER)" in str(error.value)
     AutoModel.from_pretrained(str(tmp_path)).save_pretrained(tmp_path / "converted")
     built(ModelRecipe(**checkpoints | {"vision": {"checkpoint": str(tmp_path / "converted")}}, **SHAPE))
+
+
+def test_the_line_that_converts_pickles_keeps_the_head(tmp_path):
+    """AutoModel would write a T5 without its head, and the embeddings would take its place."""
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2, "vocab_size": len(WORDS)}
+    t5 = T5HeadApart(T5Config(**sizes))
+    t5.config.save_pretrained(tmp_path)
+    content = json.loads((tmp_path / "config.json").read_text()) | {"tie_word_embeddings": False}
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    torch.save(t5.state_dict(), tmp_path / "pytorch_model.bin")
+
+    def model_in(folder: Path):
+        source = {"encoder_decoder": {"checkpoint": str(folder)}}
+        return build_model(ModelRecipe(**source, features={"extractor": "phone_vlm_tiny"}), WORDS)
+
+    with pytest.raises(CheckpointError) as error:
+        model_in(tmp_path)
+    line = str(error.value).partition(".bin files: ")[2]
+    exec(f"import transformers; transformers.{line}", {"FOLDER": tmp_path / "converted"})  # noqa: S102 (ours)
+    assert torch.equal(model_in(tmp_path / "converted").t5.lm_head.weight, t5.lm_head.weight)
 
 
 def test_a_tokenizer_without_an_end_mark_is_refused(checkpoints, tmp_path):

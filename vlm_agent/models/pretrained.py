@@ -336,9 +336,12 @@ def _advice(source: WeightsSource, key: str, reason: str) -> str:
             "Llama 2, also needs its licence accepted on its page there and `hf auth login` here."
         )
     if source.gguf_file is None and any(folder.glob("*.bin")) and not any(folder.glob("*.safetensors")):
-        loader = "AutoModelForCausalLM" if key == "language_model" else "AutoModel"
         return (
             " Weights are read from safetensors only; transformers converts .bin files: "
-            f"{loader}.from_pretrained({source.checkpoint!r}).save_pretrained(FOLDER)"
+            f"AutoModel{_WITH_HEAD.get(key, '')}.from_pretrained({source.checkpoint!r}).save_pretrained(FOLDER)"
         )
     return "\nDownload or copy the whole checkpoint again."
+
+
+_WITH_HEAD = {"language_model": "ForCausalLM", "encoder_decoder": "ForSeq2SeqLM", "vlm": "ForImageTextToText"}
+"""Recipe key → the end of the name of transformers' auto class whose models have a head; AutoModel leaves it out."""
