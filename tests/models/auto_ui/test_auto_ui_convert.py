@@ -14,7 +14,7 @@ from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.auto_ui.convert import model_of, read_published
 from vlm_agent.models.auto_ui.family import AUTO_UI
-from vlm_agent.models.build import Vocabulary, build_tokenizer
+from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
 from vlm_agent.models.conversion import CheckpointFormatError, converter_of
 from vlm_agent.recipe.model import ModelRecipe
 
@@ -58,6 +58,15 @@ def test_a_published_folder_becomes_one_that_loads(name, tmp_path, capsys):
     assert loaded.config.tie_word_embeddings == (name == "model_t5")
     assert loaded.config.features == {"size": 24}
     assert all(torch.equal(value, expected[key]) for key, value in loaded.state_dict().items())
+
+
+def test_a_published_folder_is_not_read_as_a_damaged_t5(tmp_path):
+    source = published("model_flan", tmp_path / "published")
+    path = source / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": "t5"}))
+    recipe = ModelRecipe(encoder_decoder={"checkpoint": str(source)}, features={"extractor": "phone_vlm_tiny"})
+    with pytest.raises(CheckpointError, match=r"is a published Auto-UI; .* vlm-agent convert-checkpoint$"):
+        configuration_of(recipe, tiny.tokenizer())
 
 
 def test_without_a_tokenizer_the_conversion_names_where_to_copy_one_from(tmp_path):

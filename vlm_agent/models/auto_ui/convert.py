@@ -1,4 +1,4 @@
-"""From a published Auto-UI, as safetensors, to a folder for `model.encoder_decoder.checkpoint`.
+"""From a published Auto-UI to a folder for `model.encoder_decoder.checkpoint`.
 
 The published model is transformers' `T5ForConditionalGeneration` with three layers more: `image_dense`, `mha_layer` (an
 `nn.MultiheadAttention`) and `gate_dense`. Checked against the published code: cooelf/Auto-GUI, model.py.
@@ -26,7 +26,7 @@ from vlm_agent.models.conversion import (
 from vlm_agent.models.pretrained import explain_value_errors
 from vlm_agent.models.weights.adapters import save_trained_weights
 
-_ARCHITECTURE = "T5ForMultimodalGeneration"
+ARCHITECTURE = "T5ForMultimodalGeneration"
 """The name of the published class, in the config.json that it saves."""
 
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "spiece.model", "special_tokens_map.json", "added_tokens.json")
@@ -172,7 +172,7 @@ def _read_weights(source: Path) -> dict[str, torch.Tensor]:
 
 
 def _recognises(folder: Path) -> bool:
-    if _ARCHITECTURE in architectures(folder):
+    if ARCHITECTURE in architectures(folder):
         return True
     names = {stored.name for stored in stored_weights(folder)} if any(folder.glob("*.safetensors")) else set()
     return any(name.startswith(FUSION) for name in names)

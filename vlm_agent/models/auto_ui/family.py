@@ -11,6 +11,7 @@ from transformers.models.t5.modeling_t5 import T5ForConditionalGeneration
 
 from vlm_agent.action_languages import LanguageVocabulary
 from vlm_agent.errors import CheckpointError
+from vlm_agent.models.auto_ui.convert import ARCHITECTURE
 from vlm_agent.models.auto_ui.cost import AutoUiCost
 from vlm_agent.models.auto_ui.model import AutoUi, AutoUiConfig, T5HeadApart, check_text_config, prefer_near_tokens
 from vlm_agent.models.build import build_model, saved_tokenizer
@@ -160,6 +161,7 @@ class AutoUiFamily(ModelFamily):
 
     def configure(self, recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> AutoUiConfig:
         source, features = _origin(recipe)
+        name = f"model.{_KEY}.checkpoint {source.checkpoint!r}"
         if source.config is not None:
             marks = {name: getattr(tokenizer, name) for name in ("pad_token_id", "eos_token_id")}
             text = configuration(source, _KEY, vocab_size=len(tokenizer), **marks)
@@ -167,11 +169,13 @@ class AutoUiFamily(ModelFamily):
             model_type = saved_model_type(source, _KEY)
             if model_type not in ("t5", AutoUiConfig.model_type):
                 raise CheckpointError(
-                    f"model.{_KEY}.checkpoint {source.checkpoint!r} is a {model_type!r}; choose a T5, a FLAN-T5, a "
-                    "FLAN-Alpaca, or an Auto-UI that vlm-agent convert-checkpoint wrote"
+                    f"{name} is a {model_type!r}; choose a T5, a FLAN-T5, a FLAN-Alpaca, or an Auto-UI that vlm-agent "
+                    "convert-checkpoint wrote"
                 )
             text = source_configuration(source, _KEY)
-        _check_dtype(text, f"model.{_KEY}.checkpoint {source.checkpoint!r}")
+            if ARCHITECTURE in (text.architectures or ()):
+                raise CheckpointError(f"{name} is a published Auto-UI; convert it first: vlm-agent convert-checkpoint")
+        _check_dtype(text, name)
         if isinstance(text, AutoUiConfig):
             config = _with_features(text, features)
         elif isinstance(text, T5Config):
