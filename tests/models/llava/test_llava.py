@@ -1,5 +1,7 @@
 """LLaVA computes what transformers' model computes, over packed rows, and acts as other families do."""
 
+import json
+
 import pytest
 import torch
 import transformers
@@ -121,3 +123,12 @@ def test_other_towers_and_limits_of_pixels_are_refused():
     other = tiny_llava.CONFIG | {"vision_feature_select_strategy": "full"}
     with pytest.raises(UserError, match="supported are 'default' features"):
         build_model(tiny_llava.recipe(vlm={"config": other}), words)
+
+
+def test_a_checkpoint_of_llavas_own_code_is_refused_before_its_weights_are_read(tmp_path):
+    """transformers reads such a configuration as that of LLaVA 7B, whatever its sizes are."""
+    content = {"model_type": "llava", "architectures": ["LlavaLlamaForCausalLM"], "hidden_size": 32}
+    (tmp_path / "config.json").write_text(json.dumps(content | {"mm_vision_tower": "openai/clip-vit-large-patch14"}))
+    recipe = tiny_llava.recipe(vlm={"checkpoint": str(tmp_path)}, word_tokenizer=None)
+    with pytest.raises(UserError, match=r"LLaVA's own code; .* llava-hf/llava-1\.5-7b-hf"):
+        LLAVA.configure(recipe, tiny_llava.tokenizer(tiny_llava.recipe()))

@@ -288,7 +288,7 @@ def _warn_of_crop(console: Console, dataset: ShardDataset, extractor: Extractor)
     sizes = Counter(size for episode in dataset.screen_sizes for size in episode)
     for (height, width), _ in sizes.most_common(1):
         share = extractor.preprocess.share(height, width)
-        if share < _NEARLY_ALL:
+        if share < 0.99:
             console.print(
                 f"{extractor.settings.extractor} crops the centre: of screens of {height} x {width} pixels it sees "
                 f"{share:.0%}. A copy of the checkpoint whose preprocessor_config.json has do_center_crop: false and "
@@ -296,9 +296,6 @@ def _warn_of_crop(console: Console, dataset: ShardDataset, extractor: Extractor)
                 highlight=False,
                 soft_wrap=True,
             )
-
-
-_NEARLY_ALL = 0.99
 
 
 def _check_room(output: Path, needed: int) -> None:

@@ -33,8 +33,6 @@ from vlm_agent.sentences import IGNORED, Sentence
 from vlm_agent.sentences.image_sizes import FixedScreens
 from vlm_agent.sentences.packing import pack, places
 
-KEPT_BYTES = 1 << 28
-
 
 class LlamaViTDecoder(CausalDecoder):
     def __init__(self, model: LlamaViT) -> None:
@@ -61,7 +59,7 @@ class ScreenCache:
     whatever else is requested. On a GPU, all new screens are encoded in one batch.
     """
 
-    def __init__(self, model: LlamaViT, kept_bytes: int = KEPT_BYTES) -> None:
+    def __init__(self, model: LlamaViT, kept_bytes: int = 1 << 28) -> None:
         self._model, self._kept_bytes = model, kept_bytes
         self._tokens: OrderedDict[tuple, torch.Tensor] = OrderedDict()
         self._lock = threading.Lock()

@@ -48,6 +48,10 @@ class LlavaFamily(ModelFamily):
         if recipe.min_pixels is not None or recipe.max_pixels is not None:
             raise CheckpointError("min_pixels and max_pixels: LLaVA sees every screen at one size; remove them")
         config = source_configuration(source_of(recipe), **keys_of_tokenizer(recipe, tokenizer, IMAGE_TOKEN))
+        if hasattr(config, "mm_vision_tower"):
+            raise CheckpointError(
+                "model.vlm is a checkpoint of LLaVA's own code; take one of transformers: llava-hf/llava-1.5-7b-hf"
+            )
         read = config.vision_feature_layer, config.vision_feature_select_strategy, config.vision_config.model_type
         if not isinstance(read[0], int) or read[1:] != ("default", "clip_vision_model"):
             raise CheckpointError(
