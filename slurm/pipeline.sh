@@ -84,9 +84,10 @@ read_command() {
         fail "--gpu is for the hours that \`--dry-run compare\` prints; remove it"
     fi
     local word
-    for word in "${convert[@]}" "${features[@]}" "${evaluate[@]}"; do
+    for word in "${convert[@]}" "${features[@]}" "${train[@]}" "${evaluate[@]}" "${compare[@]}"; do
         case $word in
-            --finish) fail "a stage is submitted with its --finish, as a job of its own; remove it" ;;
+            --dry-run | --nodes | --help | -h) fail "write $word before the first stage, ${stages[0]}" ;;
+            --finish | --stage | --report) fail "all jobs are submitted, also that of $word; remove it" ;;
             --online)
                 fail "evaluate --online is no job array; submit it alone, after training:" \
                     "sbatch --gres=gpu:1 --wrap 'vlm-agent evaluate --online …'"

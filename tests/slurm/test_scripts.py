@@ -181,7 +181,9 @@ def test_training_gets_the_requested_nodes_and_gpus(alone, nodes, gpus):
         ("--nodes 2 evaluate --shards s --checkpoint r --output e", "--nodes is for train; remove it"),
         ("--gpu A100-80 train --config recipe.yaml --output r", "--gpu is for the hours that `--dry-run compare`"),
         ("evaluate --online --checkpoint r --output e", "evaluate --online is no job array"),
-        ("convert --finish --output s", "a stage is submitted with its --finish"),
+        ("convert --finish --output s", "all jobs are submitted, also that of --finish; remove it"),
+        ("compare c.yaml --output o --report", "all jobs are submitted, also that of --report; remove it"),
+        ("train --config recipe.yaml --output r --dry-run", "write --dry-run before the first stage, train"),
     ],
 )
 def test_invalid_options_are_refused_before_submission(alone, words, complaint):
