@@ -6,13 +6,14 @@ import signal
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from vlm_agent.agents import read_screens
 from vlm_agent.agents.examples.store import Demonstrations
 from vlm_agent.agents.scripted import ScriptedAgent
-from vlm_agent.cli import FAILED, OK, USAGE, main
+from vlm_agent.cli import FAILED, INTERRUPTED, OK, USAGE, main
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import HEADING, STEPS, Heading, sealed
 from vlm_agent.devices.acting.demonstrating.observed import Observed, ObservedAction, ObservedScreen
@@ -197,6 +198,13 @@ def test_nothing_recorded_stores_nothing(tmp_path, monkeypatch, capsys):
     assert record("--device", "simulated", "--goal", "a goal", "--output", tmp_path / "s") == FAILED
     assert "Nothing was recorded" in capsys.readouterr().out
     assert not (tmp_path / "s").exists()
+
+
+def test_a_recording_that_a_signal_ends_is_not_stored(tmp_path, monkeypatch, capsys, stop_signal):
+    stopped = SimpleNamespace(select=lambda *_: signal.raise_signal(stop_signal))
+    monkeypatch.setattr("vlm_agent.cli.record.select", stopped)
+    assert record("--device", "simulated", "--goal", "a goal", "--output", tmp_path / "s") == INTERRUPTED
+    assert "recorded" not in capsys.readouterr().out
 
 
 def test_errors_come_before_anything_is_shown(trace, tmp_path, monkeypatch, capsys):

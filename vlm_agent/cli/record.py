@@ -4,7 +4,6 @@ import argparse
 import select
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,9 +114,10 @@ def _of_device(options: argparse.Namespace, console: "Console") -> "tuple[str, O
 
 
 def wait_for_end(console: "Console", tick: Callable[[], None]) -> None:
-    """Calls `tick` again and again until Enter or Ctrl-C. The end of standard input does not count as Enter."""
+    """Calls `tick` again and again until Enter or Ctrl-C. The end of standard input does not count as Enter. Raises
+    KeyboardInterrupt for other signals."""
     waits = [sys.stdin] if sys.stdin is not None else []
-    with suppress(KeyboardInterrupt):
+    try:
         print_plain(console, "Do the task on the phone, then press Enter or Ctrl-C here.")
         while True:
             if select.select(waits, [], [], _TICK_SECONDS)[0]:
@@ -125,6 +125,9 @@ def wait_for_end(console: "Console", tick: Callable[[], None]) -> None:
                     return
                 waits = []
             tick()
+    except KeyboardInterrupt as stop:
+        if stop.args:
+            raise
 
 
 def _summary(goal: str, observed: "Observed", found: "Lines") -> str:

@@ -114,12 +114,17 @@ def hide_loading_bars() -> None:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """SIGTERM, and SIGHUP of a closed connection, end the block like Ctrl-C. One that is ignored stays so (`nohup`)."""
+    """SIGTERM, and SIGHUP of a closed connection, end the block by a KeyboardInterrupt with the signal as its argument;
+    Ctrl-C has none. One that is ignored stays so (`nohup`)."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     signals = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is not signal.SIG_IGN]
-    before = [signal.signal(each, signal.default_int_handler) for each in signals]
+
+    def stop(number: int, _: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    before = [signal.signal(each, stop) for each in signals]
     try:
         yield
     finally:
