@@ -52,7 +52,9 @@ def test_scores_of_an_evaluation_are_put_into_the_card_and_change_no_digest(worl
     folder, keys = world
     run, digest = folder / "run", sha256_of(trained(folder / "run").files)
     assert main(["card", str(run), "--scores", str(folder / "out")]) == OK
-    assert "1 evaluation(s)" in capsys.readouterr().out
+    assert "README.md: 1 evaluation(s)\n" in capsys.readouterr().out
+    assert main(["card", str(run), "--license", "mit"]) == OK
+    assert capsys.readouterr().out == f"Updated {run / 'README.md'}\n"
     card = (run / "README.md").read_text()
     results = ModelCard(card).data.eval_results
     rows = json.loads((folder / "out" / "metrics.json").read_text())["trained"]

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import warnings
 
 import pytest
 from PIL import Image
@@ -54,6 +55,13 @@ def test_the_help_of_train_lists_every_recipe_key_without_pytorch():
         assert key in done
     assert f"name ({' | '.join(sorted(LANGUAGES))})" in " ".join(done.split())
     assert not {"torch", "transformers"} & set(done.splitlines()[-1].split())
+
+
+def test_no_command_shows_warnings_of_libraries_that_need_no_action(monkeypatch, recwarn):
+    warning = "`is_gradient_checkpointing` is deprecated"
+    monkeypatch.setattr("vlm_agent.cli.recipes.run", lambda _: warnings.warn(warning, FutureWarning, 2) or OK)
+    assert main(["recipes"]) == OK
+    assert not recwarn.list
 
 
 def test_help_imports_no_heavy_module():

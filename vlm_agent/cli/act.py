@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from vlm_agent.cli import agent_options
 from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, Commands, add_command, count, file_name
-from vlm_agent.files.console import make_console, only_printable, print_plain, quiet_libraries, say, stopped_by_signals
+from vlm_agent.files.console import make_console, only_printable, print_plain, say, stopped_by_signals
 
 if TYPE_CHECKING:
     from vlm_agent.datasets.sources.traces import Heading
@@ -92,8 +92,6 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    quiet_libraries()
-
     from vlm_agent.agents.loading import load_agent, reported_spending
     from vlm_agent.agents.read_screens import ScreenReader, in_words
     from vlm_agent.datasets.sources.trace_writer import TraceWriter, check_trace_folder

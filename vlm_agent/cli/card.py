@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from vlm_agent.cli.parser import OK, Commands, add_command
-from vlm_agent.files.console import make_console, print_plain, quiet_libraries
+from vlm_agent.files.console import make_console, print_plain
 
 _DESCRIPTION = """\
 `train` and `merge` write the model card, README.md and model/README.md. `evaluate` writes to its own output only; this
@@ -51,8 +51,6 @@ def _published(options: argparse.Namespace) -> dict[str, str]:
 
 def run(options: argparse.Namespace) -> int:
     names = _published(options)
-    quiet_libraries()
-
     from vlm_agent.evaluation.card import card_scores
     from vlm_agent.models.card.card import checked_licence, update_card
     from vlm_agent.models.card.upload import write_upload
@@ -63,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     licence = None if options.license is None else checked_licence(options.license)
     if names or scores or licence is not None:
         update_card(folder, scores, licence, names)
-    print_plain(console, f"{folder / CARD}: {len(scores)} evaluation(s)")
+        print_plain(console, f"Updated {folder / CARD}{f': {len(scores)} evaluation(s)' if scores else ''}")
     if options.upload is not None:
         write_upload(folder, names, options.upload)
         print_plain(console, f"Wrote {options.upload}, to upload")

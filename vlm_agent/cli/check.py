@@ -68,9 +68,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from vlm_agent.errors import UserError
-    from vlm_agent.files.console import quiet_libraries
 
-    quiet_libraries()
     if problems := list(problems_of(_commands(options.words), Earlier())):
         raise UserError("\n".join(["these commands would fail:", *(f"  {problem}" for problem in problems)]))
     return OK

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from vlm_agent.cli.parser import OK, Commands, add_command
-from vlm_agent.files.console import make_console, print_plain, quiet_libraries
+from vlm_agent.files.console import make_console, print_plain
 
 
 def add(commands: Commands) -> None:
@@ -15,7 +15,7 @@ def add(commands: Commands) -> None:
         run,
         "convert a published checkpoint to one that needs no remote code",
         "For Qwen-VL (2023), whose published folder contains code for an old version of transformers (it is not\n"
-        "executed; see docs/training.md), and for Auto-UI, as safetensors. The folder's content decides which.\n"
+        "executed; see docs/training.md), and for Auto-UI. The folder's content decides which.\n"
         "Checkpoints that transformers supports need no conversion.",
     )
     parser.add_argument("--input", type=Path, required=True, metavar="FOLDER", help="the published folder")
@@ -23,8 +23,6 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    quiet_libraries()
-
     from vlm_agent.models.conversion import converter_of
 
     report, converter = partial(print_plain, make_console()), converter_of(options.input)

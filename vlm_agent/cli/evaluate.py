@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from vlm_agent.cli import agent_options
 from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, array_task, count, filled, refuse, shipped_file
-from vlm_agent.files.console import make_console, quiet_libraries, stopped_by_signals
+from vlm_agent.files.console import make_console, stopped_by_signals
 from vlm_agent.files.jobs import ArrayTask
 
 if TYPE_CHECKING:
@@ -87,7 +87,6 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    quiet_libraries()
     if options.online:
         return _run_online(options)
 

@@ -58,11 +58,10 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from vlm_agent.files.console import make_console, quiet_libraries
+    from vlm_agent.files.console import make_console
     from vlm_agent.models.features.job import default_workers, extract_features, finish
     from vlm_agent.models.weights.precision import describe_device, model_device
 
-    quiet_libraries()
     console = make_console()
     if options.finish:
         finish(options.output, console)

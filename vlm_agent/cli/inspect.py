@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, count, file_name, filled, refuse, shipped_file
 from vlm_agent.errors import UserError
-from vlm_agent.files.console import make_console, new_table, print_plain, quiet_libraries
+from vlm_agent.files.console import make_console, new_table, print_plain
 
 if TYPE_CHECKING:
     from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -134,8 +134,6 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _count_tokens(dataset: "ShardDataset", columns: "Columns", options: argparse.Namespace) -> "TokenBudget":
-    quiet_libraries()
-
     from vlm_agent.datasets.statistics.summary import TokenBudget, by_subset
     from vlm_agent.recipe.run import read_recipe
     from vlm_agent.training.data.recipe_sentences import context_length, whole_lengths
@@ -196,8 +194,6 @@ def _inspect_trace(options: argparse.Namespace) -> int:
 
 
 def _inspect_screen(options: argparse.Namespace) -> int:
-    quiet_libraries()
-
     from vlm_agent.drawing.contact_sheet import save_sheet
     from vlm_agent.screens.describe import describe
     from vlm_agent.screens.picture import read_picture

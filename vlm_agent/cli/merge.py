@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from vlm_agent.cli.agent_options import add_places, places
 from vlm_agent.cli.parser import OK, Commands, add_command, count
 from vlm_agent.errors import UserError
-from vlm_agent.files.console import make_console, print_plain, quiet_libraries
+from vlm_agent.files.console import make_console, print_plain
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -37,8 +37,6 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    quiet_libraries()
-
     from vlm_agent.models.run_layout import MODEL_FOLDER
     from vlm_agent.models.weights.merge import merge_run
 

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import vlm_agent
 from vlm_agent.errors import UserError
-from vlm_agent.files.console import neutral, plain_log, say
+from vlm_agent.files.console import neutral, plain_log, quiet_libraries, say
 from vlm_agent.files.imports import start_program
 from vlm_agent.files.installation import DOCS
 from vlm_agent.files.jobs import ArrayTask
@@ -104,6 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     `arguments` None means those of the process, which then runs only this command.
     """
     plain_log()
+    quiet_libraries()
     if arguments is None:
         start_program()
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vlm_agent.cli.agent_options import add_places, places
 from vlm_agent.cli.parser import FAILED, OK, Commands, add_command, count
 from vlm_agent.errors import UserError
-from vlm_agent.files.console import make_console, print_plain, quiet_libraries
+from vlm_agent.files.console import make_console, print_plain
 
 if TYPE_CHECKING:
     from vlm_agent.episodes import Episode
@@ -33,8 +33,6 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    quiet_libraries()
-
     from vlm_agent.agents.llm.client import ChatEndpoint, EndpointError
     from vlm_agent.agents.of_run import recipe_of
     from vlm_agent.agents.serve_check import serve_check

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from vlm_agent.cli.parser import OK, Commands, add_command, keys_in, refuse, shipped_file
-from vlm_agent.files.console import make_console, quiet_libraries
+from vlm_agent.files.console import make_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,8 +43,6 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     overrides = keys_in(options)
-    quiet_libraries()
-
     from vlm_agent.errors import Stopped
     from vlm_agent.recipe.run import read_recipe
     from vlm_agent.reinforcement.data import data_of

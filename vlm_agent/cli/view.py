@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from vlm_agent.cli.parser import OK, Commands, add_command, port
-from vlm_agent.files.console import make_console, quiet_libraries
+from vlm_agent.files.console import make_console
 
 _DESCRIPTION = """\
 Serves the reports, traces and training runs in OUT and the folders inside it, to browsers on this machine only. The
@@ -27,8 +27,6 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    quiet_libraries()
-
     from vlm_agent.evaluation.viewing import view
 
     view(options.output, options.agent, options.port, make_console())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from helpers.phones import adb_servers
 
-from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.cli import FAILED, INTERRUPTED, OK, main
 from vlm_agent.cli.doctor import examine
 from vlm_agent.cli.doctor.check import AbsentError, BrokenError
 from vlm_agent.cli.doctor.checks import CHECKS
@@ -238,14 +238,17 @@ def test_the_pages_list_every_check():
         assert f"| `{name}` | {check.action} | {'; '.join(check.needed_by)} |" in page
 
 
-def test_ctrl_c_ends_a_check_with_what_it_started(slurm, tmp_path):
+@pytest.mark.parametrize(
+    ("stop", "handler"), [(signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)]
+)
+def test_a_signal_ends_a_check_with_what_it_started(slurm, tmp_path, monkeypatch, stop, handler):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     pid_file = tmp_path / "pid"
-    slurm(f"echo $$ > {pid_file}; kill -INT {os.getpid()}; sleep 1000")
-    before = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    slurm(f"echo $$ > {pid_file}; kill -{stop} {os.getpid()}; sleep 1000")
+    before = signal.signal(stop, handler)
     try:
-        with pytest.raises(KeyboardInterrupt):
-            examine.examine("slurm")
+        assert main(["doctor", "--only", "slurm"]) == INTERRUPTED
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(stop, before)
     assert ends(int(pid_file.read_text()))
+    assert not list(tmp_path.glob("vlm-agent-doctor-*"))

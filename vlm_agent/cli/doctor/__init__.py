@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli.parser import FAILED, OK, Commands, add_command
-from vlm_agent.files.console import make_console, new_table, print_plain, say
+from vlm_agent.files.console import make_console, new_table, print_plain, say, stopped_by_signals
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     findings = []
     for name in names:
         # On the terminal while a check runs, and not in a log; on stderr, because stdout may be JSON.
-        with make_console(stderr=True).status(Text(f"{name}: {CHECKS[name].action}")):
+        with stopped_by_signals(), make_console(stderr=True).status(Text(f"{name}: {CHECKS[name].action}")):
             findings.append(examine(name))
     if options.json:
         keys = ("action", "needed_by", "is_required")
