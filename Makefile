@@ -4,7 +4,7 @@
 # make slow     the slow tests: several minutes each, three at a time
 # make gpu      the tests that need a GPU, in one process
 # make types    types alone
-# Both install what they need first, into .venv; Python 3.11 with venv, make and git are all they ask for. PyTorch is
+# All install what they need first, into .venv; Python 3.11 with venv, make and git are all they ask for. PyTorch is
 # PyPI's build, for CUDA 13, or that of TORCH_INDEX (requirements.txt lists them):
 #     make install TORCH_INDEX=https://download.pytorch.org/whl/cpu
 
@@ -76,4 +76,4 @@ types: install
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
-	find vlm_agent tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
