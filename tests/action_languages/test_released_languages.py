@@ -186,3 +186,7 @@ def test_an_integer_beyond_a_float_is_no_action(name):
     arguments = f'{{"action":"click","coordinate":[{huge}, 0, 0, 0]}}'
     text = f'<tool_call>\n{{"name":"mobile_use","arguments":{arguments}}}\n</tool_call>'
     assert language_settings({"name": name}).build().decode(text, SCREEN) is None
+
+
+def test_a_separator_that_float_does_not_skip_is_no_action():
+    assert RELEASED["ui_venus"].decode("<action>Click(box=(309,\x1f812))</action>", SCREEN) is None

@@ -194,13 +194,11 @@ class ReleasedLanguage(ActionLanguage):
     def decode(self, text: str, screen: Screen | None = None) -> Action | None:
         """Raises ScreenSizeError in a language of pixels, if the screen has no size."""
         scale = self._scale(screen)
-        call = self.form.call(text)
-        read = None if call is None else self.form.reads.get(call.name)
-        if call is None or read is None:
-            return None
         try:
-            return read(call.arguments, scale)
-        except (ValueError, OverflowError):  # a text that is not valid Unicode, an integer beyond a float
+            call = self.form.call(text)
+            read = None if call is None else self.form.reads.get(call.name)
+            return None if call is None or read is None else read(call.arguments, scale)
+        except (ValueError, OverflowError):  # 1.2.3, a text that is not valid Unicode, an integer beyond a float
             return None
 
     def picture_size(self, screen: Screen) -> tuple[int, int] | None:

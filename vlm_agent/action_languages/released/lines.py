@@ -54,10 +54,7 @@ def _call(found: re.Match[str] | None) -> Call | None:
         return None
     arguments: dict[str, object] = {"text": found["text"] or "", "word": found["word"]}
     if found["x"] is not None:
-        try:
-            arguments["point"] = [float(found["x"]), float(found["y"])]
-        except ValueError:  # 1.2.3
-            return None
+        arguments["point"] = [float(found["x"]), float(found["y"])]
     return Call(name[0], arguments)
 
 
