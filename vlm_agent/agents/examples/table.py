@@ -62,6 +62,8 @@ def read_table(path: Path) -> Iterator[PublishedDemonstration]:
                 f"{path} has no column {', '.join(missing)}; its first line must name {', '.join(COLUMNS)}"
             )
         for number, row in enumerate(reader, 2):
+            if any(row.get(None, ())):
+                raise DemonstrationsError(f"{path}, row {number}: more values than columns; quote a text with commas")
             app, goal, traces = (row[column] for column in COLUMNS)
             if app is None or not (goal or "").strip() or not (traces or "").strip():
                 raise DemonstrationsError(

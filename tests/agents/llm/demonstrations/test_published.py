@@ -79,6 +79,7 @@ def test_a_row_that_is_not_stored_is_an_error_with_the_table_and_the_row(tmp_pat
         (b"\xff\xfe\x00", "is not a table in UTF-8"),
         (b"app,task,traces\nClock,set an alarm\n", "row 2: the app, the task or its actions are missing"),
         (b"task,traces,app\nset an alarm,tap['Clock']\n", "row 2: the app, the task or its actions are missing"),
+        (b"app,task,traces\nClock,set,tap['Clock, big'] - tap['Alarm']\n", "row 2: more values than columns"),
         (b'app,task,traces\nClock,"set an alarm,tap\n', "not CSV"),
         (b"app,task,traces\nClock,set,tap\nClock," + b"g" * 2000 + b",tap\n", "more than 1000 characters"),
         (b"app,task,traces\nClock,set," + b" - ".join([b"tap"] * 300) + b"\n", "300 actions"),
