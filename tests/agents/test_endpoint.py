@@ -33,8 +33,15 @@ EPISODE = tiny.episode(1)
 ACTIONS = [tiny.LANGUAGE.encode(step.action) for step in EPISODE.steps]
 
 
+class NotKept(ChatEndpoint):
+    """Calls without a folder of replies."""
+
+    def stop(self) -> None:
+        pass
+
+
 def agent(url: str = "http://localhost:1", **options) -> EndpointAgent:
-    chat = ChatEndpoint(url, "small-vlm", attempts=2, sleep=lambda seconds: None)
+    chat = NotKept(url, "small-vlm", attempts=2, sleep=lambda seconds: None)
     return EndpointAgent(chat, tiny.LANGUAGE, **options)
 
 

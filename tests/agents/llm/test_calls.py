@@ -155,6 +155,7 @@ UNUSABLE = {
     "content of another kind": (Reply(IN_PARTS), 10),
     "content of another kind, without usage": (Reply([{"type": "text"}]), 16),
     "broken off": (Reply("tap", cut=True), 16),
+    "broken off by a proxy": (Reply(IN_PARTS[:40]), 16),
     "too late": (Reply("tap", wait=0.6), 16),
     "busy": (Reply(b"busy", 503), 0),
     "of something else": (Reply(b"<html>log in</html>"), 0),

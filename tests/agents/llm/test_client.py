@@ -180,6 +180,7 @@ def test_the_last_failure_is_the_error_after_all_attempts():
     ("status", "words"),
     [
         (401, "requires a key in OPENAI_API_KEY, and none is set"),
+        (402, "requires a payment .status 402: too many pictures"),
         (403, r"refused the request with status 403: too many pictures \(OPENAI_API_KEY is not set\)"),
         (404, "has no model 'small-vlm'"),
         (400, "refused the request with status 400: too many pictures"),
@@ -232,6 +233,23 @@ def test_an_unreachable_server_is_an_error_without_retries():
     with pytest.raises(EndpointError, match=r"cannot be reached .*is the server running"):
         endpoint(url, waits).completion(MESSAGES, 32)
     assert waits == []
+
+
+def test_a_server_that_accepts_no_connection_is_an_error_without_retries():
+    waits = []
+    with socket.socket() as full, socket.socket() as only:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        only.connect(full.getsockname())  # the system drops further ones
+        with pytest.raises(EndpointError, match=r"cannot be reached .*is the server running"):
+            endpoint(f"http://127.0.0.1:{full.getsockname()[1]}", waits, timeout=0.1).completion(MESSAGES, 32)
+    assert waits == []
+
+
+def test_a_refusal_in_another_charset_is_shown():
+    reply = Reply(b"too many pictures", 400, {"Content-Type": "text/plain; charset=utf-16"})
+    with serving(lambda n, body: reply) as (url, _), pytest.raises(CallError, match="too many pictures"):
+        endpoint(url).completion(MESSAGES, 32)
 
 
 @pytest.mark.parametrize(

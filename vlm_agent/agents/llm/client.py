@@ -8,6 +8,7 @@ import json
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -126,13 +127,13 @@ class ChatEndpoint:
         refused, broke off, or came too late, with the tokens that this reply states, else None.
 
         Raises RefusedError if the endpoint refuses this request, CallError if it keeps failing, EndpointError if it
-        cannot be reached, has no such model, or rejects the key.
+        cannot be reached, has no such model, rejects the key, or requires a payment.
         """
-        start, requests = time.perf_counter(), _Count()
+        start, requests = time.perf_counter(), Counter[Form]()
         for attempt in range(1, self.attempts + 1):
             try:
                 completion = self._answered(messages, max_tokens, is_running, requests)
-                return replace(completion, calls=requests.total, seconds=time.perf_counter() - start)
+                return replace(completion, calls=requests.total(), seconds=time.perf_counter() - start)
             except _TransientError as error:
                 if error.billed:
                     unusable(error.tokens)
@@ -143,9 +144,6 @@ class ChatEndpoint:
                 report_retry(request, str(error), attempt + 1, self.attempts, wait)
                 self.sleep(wait)
         raise EndpointError("attempts must be at least 1")
-
-    def stop(self) -> None:
-        """An endpoint without `Calls` has no wait that could be ended: its threads end with their requests."""
 
     def tokenize(self, messages: Sequence[Mapping[str, Any]]) -> list[int] | None:
         """The token ids of the prompt for `messages`; None if the server does not have the /tokenize of vLLM.
@@ -226,7 +224,7 @@ class ChatEndpoint:
         return f"{address} cannot be reached{f' through {proxy}' if proxy else ''} ({cause})"
 
     def _answered(
-        self, messages: Sequence[Mapping[str, Any]], max_tokens: int, is_running: bool, requests: "_Count"
+        self, messages: Sequence[Mapping[str, Any]], max_tokens: int, is_running: bool, requests: Counter[Form]
     ) -> Completion:
         """The reply to one request, which is sent again without the parameters that the model refuses."""
         from openai import APIStatusError
@@ -235,7 +233,7 @@ class ChatEndpoint:
             form = self.accepted.form
             while True:
                 self.pace()
-                requests.total += 1
+                requests[form] += 1
                 try:
                     completion = _completion(self._post(messages, form, max_tokens, is_running), max_tokens)
                 except APIStatusError as error:
@@ -250,9 +248,9 @@ class ChatEndpoint:
 
     def _post(self, messages: Sequence[Mapping[str, Any]], form: Form, max_tokens: int, is_running: bool) -> bytes:
         """The body of the response. Raises _TransientError, EndpointError, or openai's APIStatusError."""
-        from openai import APIConnectionError, APITimeoutError
+        from openai import APIConnectionError
 
-        from vlm_agent.agents.llm.http import headers, is_broken_connection, was_sent
+        from vlm_agent.agents.llm.http import headers, interruption, was_sent
 
         try:
             # The raw response, because other servers than OpenAI's omit or add headers and fields.
@@ -262,11 +260,8 @@ class ChatEndpoint:
                 extra_headers=headers(api_key()),
                 **form.parameters(max_tokens),
             )
-        except APITimeoutError as error:
-            raise _TransientError("no response in time", billed=was_sent(error)) from None
         except APIConnectionError as error:
-            if is_broken_connection(error):
-                message = f"the connection broke ({type(error.__cause__).__name__})"
+            if (message := interruption(error)) is not None:
                 raise _TransientError(message, billed=was_sent(error)) from None
             if is_running:
                 raise _TransientError(f"the server cannot be reached any more ({error.__cause__})") from None
@@ -284,18 +279,13 @@ class ChatEndpoint:
         if error.status_code == 401:
             state = "the server rejected the one that is set" if api_key() else "none is set"
             return EndpointError(f"{self._address} requires a key in {KEY}, and {state} (status 401: {message})")
+        if error.status_code == 402:
+            return EndpointError(f"{self._address} requires a payment (status 402: {message})")
         if error.status_code == 403:  # also of a moderated request; of every request if the key has no rights
             message = f"{message} ({KEY} is {'set' if api_key() else 'not set'})"
         if error.status_code == 404:
             return EndpointError(f"{self._address} has no model {self.model!r}, or does not exist: {message}")
         return RefusedError(f"{self._address} {_REFUSED} {error.status_code}: {message}")
-
-
-@dataclass
-class _Count:
-    """Requests of a call."""
-
-    total: int = 0
 
 
 def _completion(body: bytes, max_tokens: int) -> Completion:

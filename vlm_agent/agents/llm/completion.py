@@ -171,7 +171,8 @@ def read_completion(body: bytes, max_tokens: int) -> Completion:
         message = choice["message"]
         text = _text(message.get("content"))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-        raise NoCompletionError("the response is not a chat completion", tokens is not None, tokens) from None
+        is_billed = tokens is not None or b'"choices"' in body  # cut off, or of another form
+        raise NoCompletionError("the response is not a chat completion", is_billed, tokens) from None
     if text is None:
         raise NoCompletionError("the content of the completion is not text", True, tokens)
     return Completion(text, tokens, notes=tuple(_notes(text, message, choice.get("finish_reason"), max_tokens)))

@@ -38,10 +38,15 @@ def headers(key: str | None) -> dict[str, str | Omit]:
     return {"Authorization": authorization, "OpenAI-Organization": Omit(), "OpenAI-Project": Omit()}
 
 
-def is_broken_connection(error: Exception) -> bool:
-    """Whether an established connection broke, so that another attempt may succeed."""
-    is_broken = isinstance(error.__cause__, (httpx2.NetworkError, httpx2.RemoteProtocolError))
-    return is_broken and not isinstance(error.__cause__, httpx2.ConnectError)
+def interruption(error: Exception) -> str | None:
+    """What interrupted a request, so that another attempt may succeed; None if no connection was established."""
+    cause = error.__cause__
+    if isinstance(cause, (httpx2.ConnectError, httpx2.ConnectTimeout)):
+        return None
+    if isinstance(cause, httpx2.TimeoutException):
+        return "no response in time"
+    is_broken = isinstance(cause, (httpx2.NetworkError, httpx2.RemoteProtocolError))
+    return f"the connection broke ({type(cause).__name__})" if is_broken else None
 
 
 def was_sent(error: Exception) -> bool:
@@ -53,6 +58,7 @@ _PLAIN = "identity"
 
 
 def _bound(response: httpx2.Response) -> None:
+    response.encoding = "utf-8"  # openai decodes error messages; another charset may raise
     encoding = response.headers.get("Content-Encoding", _PLAIN)
     if encoding.strip().lower() != _PLAIN:
         raise httpx2.DecodingError(f"its response is compressed ({encoding[:40]!r}), which was not requested")
