@@ -3,7 +3,7 @@
 import pytest
 
 from vlm_agent.episodes import Action, Screen, UiElement
-from vlm_agent.texts.actions import action_in_words, in_words_by_name
+from vlm_agent.texts.actions import action_in_words
 
 SCREEN = Screen(None, (UiElement((0.0, 0.0, 0.5, 1.0), "Clock"), UiElement((0.5, 0.0, 0.5, 1.0), " ")))
 
@@ -24,4 +24,3 @@ def test_a_touch_names_the_element_under_it_or_its_point(action, words):
 
 def test_without_elements_a_touch_names_its_point():
     assert action_in_words(Action.tap(0.25, 0.1), Screen(None, None)) == "click on the point (100, 250)"
-    assert in_words_by_name(Action.press("home"), "Clock") == "press the home button"

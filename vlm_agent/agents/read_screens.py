@@ -18,7 +18,7 @@ import numpy as np
 from vlm_agent.agents.agent import Agent, Answer, Asked, Judge, Preparation, Turn
 from vlm_agent.agents.chats import Episodes
 from vlm_agent.agents.controls import AgentAround
-from vlm_agent.episodes import Episode, Screen, UiElement
+from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of
 from vlm_agent.screens.seen import Understood
@@ -55,12 +55,9 @@ class ScreenReader:
             self._memory.move_to_end(key)
             return known
 
-    def elements(self, pixels: np.ndarray) -> tuple[UiElement, ...]:
-        return self.read(pixels).elements
-
     def screen(self, screen: Screen) -> Screen:
         """The screen with its elements read from its pixels; None without pixels."""
-        return replace(screen, elements=None if screen.pixels is None else self.elements(screen.pixels))
+        return replace(screen, elements=None if screen.pixels is None else self.read(screen.pixels).elements)
 
     def __reduce__(self) -> tuple:
         """Another process has a memory of its own."""

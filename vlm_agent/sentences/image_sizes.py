@@ -31,7 +31,7 @@ class ScreenRule:
 
     def blank(self, height: int, width: int) -> np.ndarray:
         """A grey screen of the shape that `prepare` returns for a screenshot of `height` x `width` pixels."""
-        return grey_screen(self.fitted(height, width))
+        return np.full((3, *self.fitted(height, width)), 128, np.uint8)
 
     def tokens(self, height: int, width: int) -> int:
         """The number of visual tokens of a screenshot of `height` x `width` pixels."""
@@ -129,8 +129,3 @@ def prepare_screen(
         resized = Image.fromarray(screenshot).resize((size[1], size[0]), resampling, reducing_gap=gap)
         screenshot = np.asarray(resized)
     return np.ascontiguousarray(screenshot.transpose(2, 0, 1))
-
-
-def grey_screen(size: tuple[int, int]) -> np.ndarray:
-    """uint8 (3, *size), every value 128: the screen of the control without vision."""
-    return np.full((3, *size), 128, np.uint8)

@@ -40,11 +40,7 @@ def action_in_words(action: Action, screen: Screen) -> str:
     """The description of an action on a screen, as a part of a line in a prompt or sentence. A touch names the smallest
     element under it, or else its point, (x, y) in thousandths of the screen."""
     element = element_at(screen.elements or (), action.touch_yx) if action.is_touch else None
-    return in_words_by_name(action, "" if element is None else element.name)
-
-
-def in_words_by_name(action: Action, name: str) -> str:
-    """`action_in_words` of a touch of an element with this name; empty without one. Ignored for other actions."""
     y, x = (round(1000 * value) for value in action.touch_yx)
+    name = "" if element is None else printable(element.name)
     shortened = replace(action, text=printable(action.text))
-    return without_tags(describe_action(shortened, printable(name) or f"the point ({x}, {y})"))
+    return without_tags(describe_action(shortened, name or f"the point ({x}, {y})"))

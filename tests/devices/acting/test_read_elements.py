@@ -81,7 +81,7 @@ class OneButton:
 
 def test_the_guard_has_words_that_were_read_with_a_low_confidence_and_the_agent_has_not(tmp_path):
     shop, reader = SilentShop(), ScreenReader(LoadedReaders(Confident(Unclear(), 0.95), OneButton()))
-    assert "Pay now" not in [element.text for element in reader.elements(shop.screenshot())]
+    assert "Pay now" not in [element.text for element in reader.read(shop.screenshot()).elements]
     unclear = reader.read(shop.screenshot()).unsure_elements
     assert [(element.text, element.box) for element in unclear] == [("Pay now", OneButton().detect(None)[0].box)]
     ending, _ = run(tmp_path, ReadElements(shop, reader), [Action.tap(0.5, 0.8), Action.complete()])
@@ -178,7 +178,7 @@ def test_a_label_is_at_its_own_place_for_the_guard(tmp_path, widget, label, touc
             return (widget,)
 
     shop, reader = SilentShop(), ScreenReader(LoadedReaders(Confident(Labelled(), 0.95), Labelled()))
-    assert [(one.text, one.box) for one in reader.elements(shop.screenshot())] == [(label.text, widget.box)]
+    assert [(one.text, one.box) for one in reader.read(shop.screenshot()).elements] == [(label.text, widget.box)]
     ending, _ = run(tmp_path, ReadElements(shop, reader), [Action.tap(*touch), Action.complete()])
     assert (ending.reason, shop.taps) == (PURCHASE, [])
 

@@ -17,8 +17,6 @@ PROMPTS: dict[PromptLanguage, Path] = {
     "zh": Path(__file__).with_name("prompts_zh.yaml"),
 }
 
-_ELEMENT_LINES = ("line_tap", "line_long_press")
-
 
 class VisionTaskerPrompts(PromptFile):
     """The keys of `prompts_en.yaml`, which explains them."""
@@ -38,7 +36,7 @@ class VisionTaskerPrompts(PromptFile):
         "line_press": {"key"},
         "line_open": {"app"},
         "line_numbered": {"line", "number"},
-        **{name: {"element"} for name in _ELEMENT_LINES},
+        **{name: {"element"} for name in ("line_tap", "line_long_press")},
         **{name: {name} for name in ("goal", "actions", "unchanged", "words", "html")},
     }
 
