@@ -101,6 +101,15 @@ def test_a_damaged_description_is_one_line(folder, name, content, capsys):
     assert message.strip().count("\n") == 0
 
 
+def test_a_folder_around_a_model_such_as_a_run_is_refused_as_one(folder, capsys):
+    (folder / "vlm").rename(folder / "model")
+    (folder / "vlm").mkdir()
+    (folder / "model").rename(folder / "vlm/model")
+    assert main(["train", "--config", recipe(folder, "vlm"), "--dry-run"]) == 1
+    message = capsys.readouterr().err
+    assert message.endswith("vlm': config.json is missing, so it is no whole model; a run is named as model.base\n")
+
+
 @pytest.mark.parametrize("change", [{"hidden_size": "many"}, {"hidden_size": None}, {"vision_config": 3}])
 def test_a_configuration_with_a_value_of_another_type_is_one_line(folder, change, capsys):
     change_configuration(folder, change)
