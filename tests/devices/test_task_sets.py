@@ -51,6 +51,8 @@ def test_the_goals_of_a_file_are_its_tasks_in_order(tmp_path):
     assert not task_set.allow_purchases
     with pytest.raises(DeviceError, match="no split 'train'; use test"):
         task_set.tasks(1, 0, "train")
+    with pytest.raises(DeviceError, match="--seed 3 has no effect on the goals of a file"):
+        task_set.tasks(1, 3, "test")
 
 
 def without(key):

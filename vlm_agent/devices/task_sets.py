@@ -69,7 +69,7 @@ class TaskSet(Section):
 
     def tasks(self, count: int, seed: int, split: str) -> Sequence[SetTask]:
         """The first `count` tasks of a seed and split, or all if there are fewer; a larger count only adds tasks. The
-        samples of one have its name before #. Raises DeviceError for a split that the set does not have."""
+        samples of one have its name before #. Raises DeviceError for a split or a seed that the set does not have."""
         raise NotImplementedError
 
 

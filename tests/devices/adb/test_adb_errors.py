@@ -84,7 +84,10 @@ def test_a_phone_still_listed_as_offline_is_reconnected(one_adb):
         assert phone.screenshot().shape == (448, 208, 3)
 
 
-def test_two_phones_without_a_serial(pretended):
+@pytest.mark.parametrize("serial", [None, ""])
+def test_two_phones_without_a_serial(pretended, monkeypatch, serial):
+    if serial is not None:
+        monkeypatch.setenv("ANDROID_SERIAL", serial)
     pretended("A1\tdevice", "B2\toffline")
     with pytest.raises(NoDeviceError, match=r"2 phones .* A1, B2"):
         AdbPhone()

@@ -93,7 +93,7 @@ def choose(client: adbutils.AdbClient, serial: str | None, patience: float) -> t
     A `serial` of None selects ANDROID_SERIAL, or else the only connected phone. `patience`: the maximum time in seconds
     to wait while adb establishes the connection. Raises a DeviceError that explains why the phone cannot be used.
     """
-    name = os.environ.get("ANDROID_SERIAL") if serial is None else serial
+    name = os.environ.get("ANDROID_SERIAL") or None if serial is None else serial  # an empty one counts as none for adb
     try:
         choice = _only_one(states(client)) if name is None else name
         is_new = _connect(client, choice)

@@ -21,7 +21,7 @@ from pydantic import Field, field_validator
 from vlm_agent.devices.adb.link import ANSWER_SECONDS, TIMEOUTS
 from vlm_agent.devices.adb.phone import AdbPhone
 from vlm_agent.devices.device import OpenedDevice, TaskWithoutExpert
-from vlm_agent.devices.errors import ActionInDoubtError, DeviceLostError, NotJudgedError, RefusedError
+from vlm_agent.devices.errors import ActionInDoubtError, DeviceError, DeviceLostError, NotJudgedError, RefusedError
 from vlm_agent.devices.task_sets import TaskSet, check_split
 from vlm_agent.settings import Section
 
@@ -114,4 +114,6 @@ class AdbTasks(TaskSet):
 
     def tasks(self, count: int, seed: int, split: str) -> Sequence[AdbTask]:
         check_split(split, (self.split,))
+        if seed:
+            raise DeviceError(f"--seed {seed} has no effect on the goals of a file; remove it")
         return [AdbTask(self, number) for number in range(1, min(count, len(self.goals)) + 1)]

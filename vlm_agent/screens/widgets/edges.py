@@ -17,7 +17,7 @@ class Edges:
     """`width`: wider pictures are reduced to it, in pixels. `contrast`: least difference of neighbours, grey levels.
 
     The others are fractions of the width: `gap` is closed between edges, components with a side below `smallest` are
-    noise, and those with a side above `largest`, or an area above `largest` squared, are panels.
+    noise, and those with a side above `largest`, or an area above half of its square, are panels.
     """
 
     width: int = 540
