@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.action_languages.auto_ui import AutoUiLanguage
 from vlm_agent.action_languages.binned import BinnedLanguage
+from vlm_agent.action_languages.element_index import ElementIndexLanguage
 from vlm_agent.action_languages.named import NamedLanguage
 from vlm_agent.agents.auto_ui.agent import CONSTRAINED_TOKENS
 from vlm_agent.agents.decoding.constrained import Constrained, _bytes_missing, token_bytes
@@ -111,6 +112,13 @@ def test_a_plan_and_its_action_are_within_the_limit(kind, prefix, seed, likely_e
     assert written[-1] == tokenizer.eos_token_id
     assert sentences.language.decode(text) is not None
     assert 1 <= len(sentences.plan_of(text)) <= sentences.future
+
+
+@pytest.mark.parametrize(("started", "fits"), [(b"\xc3", True), (b"\xe4", False), (b"\xf0", False)])
+def test_a_character_that_a_name_of_an_element_has_no_room_for_is_not_started(started, fits):
+    choose = Constrained(TOKENIZERS["byte-level"], ElementIndexLanguage(names=True), limits("byte-level", 200))
+    name = b'{"action_type": "click", "idx": "' + b"n" * 78
+    assert (choose._tokens_to_end(name + started) is not None) is fits
 
 
 @pytest.mark.parametrize("letter", ["\x7f", "\x80", "\u07ff", "\u0800", "\u0e01", "\u0905", "\uffff", "\U00010000"])

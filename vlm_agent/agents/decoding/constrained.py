@@ -72,8 +72,8 @@ def _from_sentencepiece(token: str) -> bytes:
     return bytes.fromhex(byte[1]) if byte else token.replace(_SPACE, " ").encode()
 
 
-_BEYOND_ASCII = "ü"
-"""A placeholder for an incomplete character; languages treat all characters beyond ASCII alike."""
+_BEYOND_ASCII = ("", "", "ü", "中", "😀")
+"""Placeholders for an incomplete character, by its bytes; languages treat those of a length alike."""
 
 
 class Constrained:
@@ -129,8 +129,9 @@ class Constrained:
         unfinished = decoder.getstate()[0]
         if unfinished[:1] == b"\xed" and unfinished[1:] >= b"\xa0":
             return None  # a surrogate, which the decoder detects a byte late
-        ending = self._ending(text + _BEYOND_ASCII if unfinished else text)
-        return None if ending is None else len(ending.encode()) + _bytes_missing(unfinished)
+        missing = _bytes_missing(unfinished)
+        ending = self._ending(text + _BEYOND_ASCII[len(unfinished) + missing])
+        return None if ending is None else len(ending.encode()) + missing
 
     def _spelt(self, written: list[int]) -> bytes:
         return b"".join(self._bytes[token] or b"" for token in written)
