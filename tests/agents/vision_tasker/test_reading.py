@@ -20,6 +20,7 @@ TAP = Call("tap", 12)
         ('{"action": "tap", "element": 12} or again {"action": "tap", "element": 12}', TAP),
         ('{"action": "long_press", "element": 0}', Call("long_press", 0)),
         ('{"action": "enter_text", "element": 3, "text": "a\\nb", "enter": true}', Call("enter_text", 3, "a\nb", True)),
+        ('{"action": "enter_text", "text": "x", "enter": "true"}', Call("enter_text", None, "x", True)),
         ('{"action": "enter_text", "text": "x"}', Call("enter_text", None, "x")),
         ('{"action": "swipe", "direction": "UP", "then_tap": " Privacy "}',
          Call("swipe", direction="up", then_tap="Privacy")),
@@ -66,6 +67,9 @@ def test_chinese_punctuation_is_read_and_kept_within_texts(text, call):
         ('{"action": "tap"}', "element"),
         ('{"action": "tap", "element": true}', "element"),
         ('{"action": "tap", "element": [12]}', "element"),
+        ('{"action": "tap", "element": 1, "element": 2}', "no_object"),
+        ('{"action": "enter_text", "element": [3], "text": "x"}', "element"),
+        ('{"action": "swipe", "element": 3.0, "direction": "up"}', "element"),
         ('{"action": ["tap"], "element": 12}', "action"),
         ('{"action": "rm -rf /", "element": 12}', "action"),
         ('{"action": "enter_text", "element": 12}', "text"),
@@ -120,11 +124,11 @@ def hostile(rng: random.Random) -> str:
 
 def test_any_string_is_a_call_or_none():
     rng, calls = random.Random(0), 0
-    for _ in range(100_000):
+    for _ in range(20_000):
         text = hostile(rng)
         with suppress(NoCallError):
             calls += isinstance(read_call(text), Call)
-    assert calls > 500
+    assert calls > 100
 
 
 def test_long_hostile_replies_are_read_in_time():

@@ -17,7 +17,7 @@ MOST_LINES = 100
 """Lines of a plan; further ones are left out."""
 
 _CUT = "its JSON object is cut off before its end; write less"
-_STARTS = 50  # opening braces that are tried
+STARTS = 50  # opening braces that are tried
 _NUMBER = re.compile(r"^(?:step [0-9]{1,3} ?[.):]|[0-9]{1,3}[.)](?= )) ?", re.IGNORECASE)
 
 
@@ -47,12 +47,12 @@ def read_object(text: str, key: str) -> dict[str, Any]:
         raise UnreadReplyError(f"it is longer than {MOST_CHARACTERS:,} characters")
     found: list[dict[str, Any]] = []
     at, reason = 0, "it has no JSON object"
-    for _ in range(_STARTS):
+    for _ in range(STARTS):
         start = text.find("{", at)
         if start < 0:
             break
         try:
-            content, at = _JSON.raw_decode(text, start)
+            content, at = JSON.raw_decode(text, start)
         except (ValueError, RecursionError) as error:  # no JSON; nested too deeply
             at = start + 1
             if reason != _CUT:
@@ -76,7 +76,7 @@ def _object_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 # Not strict: a line break within a string is read.
-_JSON = json.JSONDecoder(strict=False, object_pairs_hook=_object_without_repeats)
+JSON = json.JSONDecoder(strict=False, object_pairs_hook=_object_without_repeats)
 
 
 def _breaks_off(error: Exception, text: str) -> bool:

@@ -19,14 +19,13 @@ Only the first one needs an element of the screen that the call was written for.
 alone, and the last from the screen that it is performed on.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from vlm_agent.action_languages.language import SWIPES
-from vlm_agent.agents.llm.replies import MOST_CHARACTERS
+from vlm_agent.agents.llm.replies import JSON, MOST_CHARACTERS, STARTS
 from vlm_agent.agents.vision_tasker.shown import ShownScreen
 from vlm_agent.episodes import BUTTONS, Action
 from vlm_agent.screens.seen import Box
@@ -50,8 +49,6 @@ _RESULTS = {"done": True, "完成": True, "impossible": False, "无法完成": F
 
 _AROUND = r"[\s#=:.()\[\]{}<>\"'「」【】号]{0,4}"
 _NUMBER = re.compile(rf"{_AROUND}(?:id|element|编号|元素)?{_AROUND}([0-9]{{1,6}}){_AROUND}", re.IGNORECASE)
-_JSON = json.JSONDecoder(strict=False)  # a line break within a string is read
-_STARTS = 50  # opening braces that are tried
 
 
 class NoCallError(Exception):
@@ -95,11 +92,11 @@ def read_call(text: str) -> Call:
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     """The JSON objects with an action, in order; those within another one are left out."""
     start = text.find("{")
-    for _ in range(_STARTS):
+    for _ in range(STARTS):
         if start < 0:
             return
         try:
-            content, end = _JSON.raw_decode(text, start)
+            content, end = JSON.raw_decode(text, start)
             if "action" in content:
                 yield content
         except (ValueError, RecursionError):  # no JSON; nested too deeply
@@ -112,35 +109,39 @@ def _call(content: dict[str, Any]) -> Call:
     action = _NAMES.get(_folded(name)) if isinstance(name, str) else None
     if action is None:
         raise NoCallError("action")
+    if action == "press":
+        if (key := _word(content, "key")) not in BUTTONS:
+            raise NoCallError("key")
+        return Call(action, key=key)
+    if action == "stop":
+        if (is_done := _RESULTS.get(_word(content, "result"))) is None:
+            raise NoCallError("result")
+        return Call(action, is_done=is_done)
     element = _element(content.get("element"))
-    if action in ("tap", "long_press"):
-        if element is None:
-            raise NoCallError("element")
-        return Call(action, element)
     if action == "enter_text":
-        return Call(action, element, text=_text(content), enter=content.get("enter") is True)
+        enter = content.get("enter") is True or _word(content, "enter") == "true"
+        return Call(action, element, text=_text(content), enter=enter)
     if action == "swipe":
         direction = _DIRECTIONS.get(_word(content, "direction"))
         if direction is None:
             raise NoCallError("direction")
         target = content.get("then_tap")
         return Call(action, element, direction=direction, then_tap=one_line(target) if isinstance(target, str) else "")
-    if action == "press":
-        if (key := _word(content, "key")) not in BUTTONS:
-            raise NoCallError("key")
-        return Call(action, key=key)
-    if (is_done := _RESULTS.get(_word(content, "result"))) is None:
-        raise NoCallError("result")
-    return Call(action, is_done=is_done)
+    if element is None:
+        raise NoCallError("element")
+    return Call(action, element)
 
 
 def _element(value: object) -> int | str | None:
-    """An id may be written as a string, with a word or a mark around it; any other string is a name."""
-    if isinstance(value, bool) or value is None:
-        return None
-    if isinstance(value, int):
+    """An id may be written as a string, with a word or a mark around it; any other string is a name. None for null,
+    false and an empty string."""
+    if type(value) is int:
         return value
-    if not isinstance(value, str) or not (name := one_line(value)):
+    if not isinstance(value, str):
+        if value is None or value is False:
+            return None
+        raise NoCallError("element")
+    if not (name := one_line(value)):
         return None
     match = _NUMBER.fullmatch(normalized("NFKC", name))
     return name if match is None else int(match[1])
