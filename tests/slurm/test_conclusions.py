@@ -1,5 +1,5 @@
-"""Whatever a step leaves behind, its job is requeued after a notice, else recorded as failed. Stand-ins replace srun
-and scontrol; no cluster."""
+"""Whatever a step leaves behind, its job is requeued after a notice, else recorded as failed. Stand-ins replace srun,
+squeue and scontrol; no cluster."""
 
 import os
 import signal
@@ -26,6 +26,7 @@ JOBS = {
 def alone(tmp_path):
     place = Workplace(tmp_path)
     place.install("scontrol", 'echo "$*" >>calls\n[ "$1" = requeue ] || echo node1\n')
+    place.install("squeue", "echo RUNNING N/A\n")
     return place
 
 
@@ -61,7 +62,8 @@ def test_a_step_that_cannot_be_created_is_requeued_after_a_notice(alone):
 
 
 def test_a_controller_that_is_busy_is_asked_again_to_requeue_a_job(alone):
-    alone.install("sleep", "exit 0\n")
+    for name, script in {"sleep": "exit 0\n", "squeue": "exit 1\n"}.items():
+        alone.install(name, script)
     busy = '[ -e "busy" ] || { touch busy; echo "Unable to contact slurm controller" >&2; exit 1; }\n'
     alone.install("scontrol", f'[ "$1" = requeue ] || {{ echo node1; exit; }}\n{busy}echo "$*" >>calls\n')
     assert _train(alone, notice=True)[0] == 75
