@@ -21,7 +21,7 @@ from vlm_agent.recipe.run import read_recipe
 from vlm_agent.training import train as training
 
 RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "llama_vit_smollm2.yaml"
-STEPS = 6
+STEPS = 5
 
 
 @dataclass
@@ -44,9 +44,10 @@ def run(shared, tmp_path_factory) -> Run:
         "model.language_model.checkpoint": real_weights.smollm2(),
         "model.vision.checkpoint": shared / "weights" / "dinov2-small",
         "model.visual_grid": [4, 4],
+        "model.screen_size": [224, 112],
         "training.steps": STEPS,
         "training.accumulation": 1,
-        "training.warmup_steps": 1,
+        "training.warmup_steps": 0,
         "training.save_steps": "null",
         "training.log_steps": 1,
         "training.optimizer.learning_rate": 2e-3,

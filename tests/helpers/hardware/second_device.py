@@ -279,6 +279,32 @@ def counting_waits(agent) -> tuple[dict, list]:
     return {"waits": waits | {"decoding": dict(SecondDevice.waits)}, "steps": steps}, answers
 
 
+def check_itself(device: torch.device) -> dict:
+    """`waits`: counted after each of several operations that make a GPU wait. `mixed`: the error of a sum of tensors on
+    two devices."""
+    some = torch.arange(4).to(device, non_blocking=True)
+    some.index_select(0, torch.tensor([1]).to(device, non_blocking=True)) + 1
+    counted = [SecondDevice.waits.total()]
+    for wait in (
+        lambda: some.tolist(),
+        lambda: some.sum().item(),
+        lambda: some.cpu(),
+        lambda: some[some > 1],
+        lambda: some[torch.tensor([1])],
+        lambda: some.nonzero(),
+        lambda: torch.repeat_interleave(some),
+        lambda: torch.ones(3).to(device),
+        lambda: torch.tensor(1.0, device=device),
+    ):
+        wait()
+        counted.append(SecondDevice.waits.total())
+    try:
+        mixed = str(torch.ones(3).to(device) + torch.ones(3))
+    except RuntimeError as error:
+        mixed = str(error)
+    return {"waits": counted, "mixed": mixed}
+
+
 def main() -> None:
     import vlm_agent  # noqa: F401 (makes torchvision importable)
 
@@ -286,6 +312,7 @@ def main() -> None:
     device = register()
     found = {}
     with SecondDevice():
+        found["itself"] = check_itself(device)
         for name in sys.argv[1:]:
             found[name] = {"train": train(name, device)}
             if name != AUTO_UI:

@@ -21,7 +21,7 @@ from vlm_agent.models.run_layout import MODEL_FOLDER
 from vlm_agent.models.weights.merge import merge_run
 from vlm_agent.sentences import IGNORED
 
-STEPS = [(episode, number) for episode in served_qwen.EPISODES for number in range(len(episode))]
+STEPS = [(episode, number) for episode in served_qwen.EPISODES for number in (0, len(episode) - 1)]
 
 
 @pytest.fixture(scope="module", params=tiny_qwen.FAMILIES)
@@ -67,7 +67,6 @@ def test_a_merged_checkpoint_in_plain_transformers_writes_our_agents_tokens(run)
     server = served_qwen.Server(run.parent / "merged" / MODEL_FOLDER)
     assert type(server.model) is getattr(transformers, type(server.model).__name__)
     agent, sentences = VlmAgent.from_run(run), load_sentences(run, tiny.LANGUAGE)
-    assert len(STEPS) == 20
     for episode, number in STEPS:
         history, screen = demonstrated(episode, number), episode.steps[number].screen
         ours = agent.act(episode.goal, history, screen)
