@@ -1,6 +1,6 @@
 """An agent sees which step it answers: the episode's id and the number of the step."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from helpers import tiny
@@ -39,7 +39,7 @@ class Watching(Agent):
 def test_recorded_steps_are_identified_also_under_every_control_and_with_read_elements(control, reads, monkeypatch):
     agent = watching = Watching()
     if reads:
-        monkeypatch.setattr(ScreenReader, "elements", lambda self, pixels: ())
+        monkeypatch.setattr(ScreenReader, "screen", lambda self, screen: replace(screen, elements=()))
         agent = ReadingAgent(agent, ScreenReader(Readers()))
     agent = agent if control is None else controlled(agent, CONTROLS[control])
     agent.answer_episodes(EPISODES)
