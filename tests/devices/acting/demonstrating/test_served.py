@@ -1,9 +1,6 @@
 """A simulated phone that another client operates over ADB while it is watched."""
 
-import contextlib
-
 import pytest
-from helpers.phones.adb_servers import PROGRAMS, AdbServer
 
 from vlm_agent.devices.acting.demonstrating.lines import lines_of
 from vlm_agent.episodes import Action
@@ -76,14 +73,12 @@ def test_a_phone_that_is_off_notes_nothing():
     assert handset.stop().actions == []
 
 
-def test_over_the_real_adb_client(tmp_path):
+def test_over_the_real_adb_client(one_adb):
     task, phone, lines = solved("general", 7)
     handset = WatchedHandset(phone)
-    with contextlib.ExitStack() as stack:
-        adb = stack.enter_context(AdbServer(PROGRAMS["adbutils"], tmp_path))
-        server = stack.enter_context(PhoneServer(handset))
-        adb.run("connect", server.serial)
+    with PhoneServer(handset) as server:
+        one_adb.run("connect", server.serial)
         for line in lines:
-            adb.run("-s", server.serial, "shell", line)
+            one_adb.run("-s", server.serial, "shell", line)
     assert task.reached(phone)
     assert len(lines_of(handset.stop()).lines) > 1

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from unittest.mock import Mock
 
 import pytest
-from helpers.phones.adb_servers import PROGRAMS, AdbServer
+from helpers.phones.adb_servers import AdbServer
 
 from vlm_agent.devices.acting.demonstrating.lines import lines_of
 from vlm_agent.devices.acting.demonstrating.touched import TouchRecorder
@@ -19,12 +19,8 @@ from vlm_agent.simulator.adb_daemon import Handset, PhoneServer
 
 
 @pytest.fixture
-def adb(tmp_path, monkeypatch):
-    with AdbServer(PROGRAMS["adbutils"], tmp_path) as server:
-        for variable in ("ADBUTILS_ADB_PATH", "ANDROID_ADB_SERVER_PORT"):
-            monkeypatch.setenv(variable, server.environment[variable])
-        monkeypatch.delenv("ANDROID_SERIAL", raising=False)
-        yield server
+def adb(one_adb):
+    return one_adb
 
 
 def tick_until(recorder: TouchRecorder, condition, seconds: float = 30.0) -> None:
