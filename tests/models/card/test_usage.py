@@ -11,6 +11,7 @@ from helpers import tiny
 from helpers.models import tiny_qwen, tiny_text
 from helpers.pages.card_snippets import run_snippets, snippet_of
 from helpers.runs import served_qwen
+from huggingface_hub import constants
 from PIL import Image
 from transformers import AutoProcessor, AutoTokenizer
 
@@ -22,7 +23,7 @@ from vlm_agent.models.card.usage import example, how_to_use
 from vlm_agent.models.run_layout import MODEL_FOLDER
 from vlm_agent.recipe.run import Recipe, read_recipe
 
-NAME = "someone/tiny-base"
+NAME, COMMIT = "someone/tiny-base", "1" * 40
 GOAL = example(1).goal
 
 
@@ -164,8 +165,13 @@ def texts_of(folder: Path) -> str:
 
 
 def test_no_path_of_the_machine_is_in_the_uploaded_folder_and_it_is_a_run(vision, tmp_path, monkeypatch):
-    merged = tmp_path / "merged"
+    merged, cached = tmp_path / "merged", tmp_path / "cache/models--someone--tiny-base"
     assert main(["merge", str(vision), "--output", str(merged)]) == OK
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cached.parent))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    shutil.copytree(vision.parent / NAME, cached / "snapshots" / COMMIT)
+    (cached / "refs").mkdir()
+    (cached / "refs/main").write_text(COMMIT)
     for run in (vision, merged):
         output = tmp_path / f"upload {run.name}"
         assert main(["card", str(run), "--license", "mit", "--upload", str(output)]) == OK
@@ -177,7 +183,6 @@ def test_no_path_of_the_machine_is_in_the_uploaded_folder_and_it_is_a_run(vision
         assert recipe["model"]["vlm"] == {"checkpoint": NAME} | dict.fromkeys(
             ("revision", "published_as", "gguf_file", "config")
         )
-        monkeypatch.chdir(vision.parent)  # in place of the hub
         screen = place_screenshot()
         assert VlmAgent.from_run(output).act(GOAL, (), screen).text == VlmAgent.from_run(run).act(GOAL, (), screen).text
         (output / "recipe.yaml").write_text((output / "recipe.yaml").read_text() + "\n")

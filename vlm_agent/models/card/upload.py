@@ -59,7 +59,11 @@ def write_upload(run: Path, published: Mapping[str, str], output: Path) -> None:
                 _place(path, folder / path.relative_to(run))
         content = yaml.safe_dump(_published(recipe, names), sort_keys=False, allow_unicode=True)
         (folder / RECIPE_FILE).write_text(content, encoding="utf-8")
-        found = {key: source | {"checkpoint": names.get(key, source["checkpoint"])} for key, source in sources.items()}
+        # Without a commit, a base that was a folder would be one for readers, too.
+        found = {
+            key: {"commit": ""} | source | {"checkpoint": names[key]} if key in names else source
+            for key, source in sources.items()
+        }
         write_checked(folder / SOURCES_FILE, portable(found))
         if (folder / MODEL_FOLDER / ADAPTER_CONFIG).is_file():
             name_base(folder / MODEL_FOLDER, names.get(recipe.model.origin) if len(recipe.model.sources) == 1 else None)
