@@ -12,7 +12,7 @@ from PIL import Image
 from transformers import BitImageProcessorPil, Dinov2Model
 
 from vlm_agent.errors import CheckpointError, RecipeError
-from vlm_agent.models.features import extractor_digest, feature_shape, load_extractor
+from vlm_agent.models.features import extractor_kind, feature_shape, load_extractor
 from vlm_agent.recipe.model import FeatureSettings
 
 TOWERS = tuple(vision_towers.PROCESSORS)
@@ -84,13 +84,17 @@ def test_the_shapes_of_default_checkpoints_need_no_files(name, pooled, patches, 
     assert feature_shape(settings(name, None, "patches")) == patches
 
 
+def digest_of(extractor: FeatureSettings) -> str:
+    return extractor_kind(extractor).digest(extractor)
+
+
 def test_only_the_vision_tower_of_blip2_is_read(tmp_path):
     folder = vision_towers.write("blip2", tmp_path, max_shard_size="40KB")
     places = json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"]
     needed = {file for name, file in places.items() if name.startswith("vision_model.")}
     others = set(places.values()) - needed
     assert others
-    digest = extractor_digest(settings("blip2", folder))
+    digest = digest_of(settings("blip2", folder))
     for file in others:
         (folder / file).unlink()
     assert load_extractor(settings("blip2", folder)).digest == digest
@@ -105,20 +109,17 @@ def test_a_tower_saved_alone_is_the_same_extractor(checkpoints, tmp_path):
 
 def test_the_digest_changes_with_a_weight_the_form_and_the_preprocessing(tmp_path):
     folder = vision_towers.write("dinov2", tmp_path)
-    first, patches = (
-        extractor_digest(settings("dinov2", folder)),
-        extractor_digest(settings("dinov2", folder, "patches")),
-    )
-    assert extractor_digest(settings("dinov2", folder)) == first
+    first, patches = (digest_of(settings("dinov2", folder)), digest_of(settings("dinov2", folder, "patches")))
+    assert digest_of(settings("dinov2", folder)) == first
     config = folder / "preprocessor_config.json"
     before = config.read_text()
     config.write_text(json.dumps(json.loads(before) | {"image_mean": [0.5, 0.5, 0.5]}))
-    other_mean = extractor_digest(settings("dinov2", folder))
+    other_mean = digest_of(settings("dinov2", folder))
     config.write_text(before)
     weights = safetensors.torch.load_file(folder / "model.safetensors")
     weights["layernorm.bias"][0] += 1
     safetensors.torch.save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    other_weight = extractor_digest(settings("dinov2", folder))
+    other_weight = digest_of(settings("dinov2", folder))
     assert len({first, patches, other_mean, other_weight}) == 4
 
 

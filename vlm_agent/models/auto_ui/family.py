@@ -128,9 +128,7 @@ class AutoUiDecoder(Decoder):
 
     def step(self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, cache: Cache) -> torch.Tensor:
         """All rows of the cache have equally many tokens, so positions and mask follow from the cache."""
-        if not isinstance(cache, EncodedCache):
-            raise TypeError(f"the cache is a {type(cache).__name__}; take that of begin()")
-        return self._next(ids.to(self._model.device), cache)
+        return self._next(ids.to(self._model.device), cast("EncodedCache", cache))
 
     def begin_batch(self, sentences: Sequence[Sentence]) -> EncodedCache:
         """Encodes all sentences and decodes the start token."""

@@ -3,7 +3,6 @@
 `update_card` keeps the rest of the card, so that what a person has added to it (a licence, a description) stays.
 """
 
-import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 from vlm_agent.datasets.shards.dataset import title_of
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files import atomic_write
-from vlm_agent.models.card.usage import HEADING, code, how_to_use, is_adapter, plain, portable, table
+from vlm_agent.models.card.usage import HEADING, code, how_to_use, is_adapter, model_type, plain, portable, table
 from vlm_agent.models.hub import cached_path, is_hub_name
 from vlm_agent.models.pretrained import reason_of
 from vlm_agent.models.run_layout import CARD, EMBEDDED, MODEL_FOLDER, base_folder, trained
@@ -123,7 +122,7 @@ def write_card(
     bases = hub_names(sources, recipe)
     data = ModelCardData(
         base_model=[*bases.values()] or None,
-        library_name=_library(folder, bases),
+        library_name=_library(folder, recipe, bases),
         pipeline_tag=None if recipe.model.vlm is None else "image-text-to-text",
         model_name=" ".join(name.split()),
         tags=TAGS,
@@ -159,7 +158,7 @@ def update_card(
     if published:
         recipe = with_published(folder, published)
         bases = hub_names(read_sources(folder), recipe)
-        data.base_model, data.library_name = [*bases.values()] or None, _library(folder, bases)
+        data.base_model, data.library_name = [*bases.values()] or None, _library(folder, recipe, bases)
         text = _with_section(text, HEADING, how_to_use(folder, recipe, folder.absolute().name, bases))
     if scores:
         data.eval_results = [result for one in scores for result in one.results()]
@@ -273,12 +272,11 @@ def hub_names(sources: Mapping[str, Mapping[str, str]], recipe: Recipe) -> dict[
     return {key: name for key, name in (names | recipe.model.published).items() if is_hub_name(name)}
 
 
-def _library(folder: Path, bases: Mapping[str, str]) -> str:
+def _library(folder: Path, recipe: Recipe, bases: Mapping[str, str]) -> str:
     """The library that loads model/, for the Hub's example code."""
     if is_adapter(folder):
         return "peft" if bases else "vlm-agent"
-    model_type = json.loads((folder / MODEL_FOLDER / "config.json").read_text(encoding="utf-8")).get("model_type")
-    return "transformers" if model_type in CONFIG_MAPPING_NAMES else "vlm-agent"
+    return "transformers" if model_type(folder, recipe) in CONFIG_MAPPING_NAMES else "vlm-agent"
 
 
 def _command(record: Mapping[str, Any]) -> list[str]:

@@ -182,8 +182,3 @@ def load_trained_extractor(
             "features of this model's training; restore them"
         )
     return extractor
-
-
-def extractor_digest(settings: FeatureSettings) -> str:
-    """`Extractor.digest`, from the weights' files alone. Raises what `load_extractor` raises."""
-    return extractor_kind(settings).digest(settings)

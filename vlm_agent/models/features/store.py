@@ -23,7 +23,7 @@ import numpy as np
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset, manifest_digest
 from vlm_agent.errors import CheckpointError, DatasetError, remedy_of_missing
 from vlm_agent.files import kind_problem, read_checked, sha256_of
-from vlm_agent.models.features import extractor_digest, feature_shape
+from vlm_agent.models.features import extractor_kind, feature_shape
 from vlm_agent.recipe.model import FeatureForm, FeatureSettings
 
 VERSION = 1
@@ -265,7 +265,7 @@ class FeatureStore:
         if settings.checkpoint == self.settings.checkpoint:
             return self.digest
         try:
-            return extractor_digest(settings)
+            return extractor_kind(settings).digest(settings)
         except CheckpointError as error:
             raise DatasetError(
                 f"{self.folder / MANIFEST} is of checkpoint {self.settings.checkpoint or 'default'}, and "
