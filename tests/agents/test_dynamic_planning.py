@@ -318,7 +318,10 @@ def test_shards_without_plans_are_refused_in_one_sentence(tmp_path):
         read_plans(folder)
 
 
-@pytest.mark.parametrize("content", ["[]", "{", '{"1": "open"}', '{"1": []}', '{"1": [""]}', '{"1": [7]}', "[" * 9999])
+@pytest.mark.parametrize(
+    "content",
+    ["[]", "{", '{"1": "open"}', '{"1": []}', '{"1": [""]}', '{"1": [7]}', '{"1": ["a"], "1": ["b"]}', "[" * 9999],
+)
 def test_a_wrong_file_of_plans_is_one_sentence(tmp_path, content):
     (tmp_path / "plans.json").write_text(content)
     with pytest.raises(PlansError, match=r"plans\.json") as error:

@@ -8,11 +8,10 @@ where the plan at turn n is line n and those after it; numbers before the lines 
 whose steps have plans (`Step.notes`), which know the screens until their own.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from vlm_agent.agents.llm.replies import Plan, plan_line
+from vlm_agent.agents.llm.replies import JSON, Plan, plan_line
 from vlm_agent.errors import UserError
 from vlm_agent.texts.lines import one_line
 
@@ -57,7 +56,7 @@ def _of_step(notes: Mapping[str, str]) -> Plan:
 
 def _of_file(path: Path) -> Plans:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = JSON.decode(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise PlansError(f"{path} cannot be read: {problem.strerror}") from None
     except (ValueError, RecursionError) as problem:

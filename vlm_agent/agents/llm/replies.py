@@ -75,8 +75,8 @@ def _object_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
-# Not strict: a line break within a string is read.
 JSON = json.JSONDecoder(strict=False, object_pairs_hook=_object_without_repeats)
+"""Refuses a repeated key, and reads a line break within a string."""
 
 
 def _breaks_off(error: Exception, text: str) -> bool:
