@@ -14,7 +14,7 @@ from vlm_agent.action_languages.language import DECISION
 from vlm_agent.episodes import Action
 
 
-def test_a_hundred_thousand_mutated_answers_are_actions_or_none():
+def test_mutated_answers_are_actions_or_none():
     rng, decoded = random.Random(0), 0
     answers = [text for text, _ in CALLS]
     answers += [LANGUAGE.encode(action) for action in (Action.tap(0.5, 0.5), Action.type_text("a (b)"), *tiny.ACTIONS)]
@@ -29,7 +29,7 @@ def test_a_hundred_thousand_mutated_answers_are_actions_or_none():
         "\ud800",
         DECISION,
     ]
-    for _ in range(100_000):
+    for _ in range(20_000):
         text = rng.choice(answers)
         for _ in range(rng.randrange(1, 4)):
             at = rng.randrange(len(text) + 1)
@@ -38,7 +38,7 @@ def test_a_hundred_thousand_mutated_answers_are_actions_or_none():
         box = predicted_box(text, SCREEN)
         assert box is None or predicted_type(text) == "click"
         decoded += action is not None
-    assert 10_000 < decoded < 90_000
+    assert 2_000 < decoded < 18_000
 
 
 @given(st.text())

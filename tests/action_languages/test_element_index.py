@@ -284,12 +284,12 @@ def test_what_is_not_an_action_has_a_reason(text, problem):
     assert problem in LANGUAGE.problem(text, SCREEN)
 
 
-def test_a_hundred_thousand_mutated_answers_are_actions_or_none():
+def test_mutated_answers_are_actions_or_none():
     rng, decoded = random.Random(0), 0
     answers = [text for _, text in ACTIONS]
     answers += [f"```json\n{text}\n```" for text in answers] + [text.replace('"', "'") for text in answers]
     pieces = [*"{}[]\"',:()\\`\n0123456789.-", "null", "true", "1e999", "NaN", '"idx": ', CLICK, "\ud800", "</p>"]
-    for _ in range(100_000):
+    for _ in range(20_000):
         text = rng.choice(answers)
         for _ in range(rng.randrange(1, 4)):
             at = rng.randrange(len(text) + 1)
@@ -298,7 +298,7 @@ def test_a_hundred_thousand_mutated_answers_are_actions_or_none():
         assert (action is None) == (LANGUAGE.problem(text, SCREEN) is not None)
         assert box is None or action.is_tap
         decoded += action is not None
-    assert 10_000 < decoded < 90_000
+    assert 2_000 < decoded < 18_000
 
 
 @given(st.text())

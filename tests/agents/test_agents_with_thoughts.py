@@ -166,17 +166,19 @@ def auto_ui(tmp_path, monkeypatch) -> AutoUiAgent:
 @pytest.mark.parametrize("control", UNDER)
 def test_batched_steps_answer_as_each_step_alone(auto_ui, control):
     agent = under(control, auto_ui)
-    alone = answer_step_by_step(agent, RECORDED + WITHOUT)
+    episodes = [RECORDED[1], WITHOUT[1]]
+    alone = answer_step_by_step(agent, episodes)
     for batch_size in (3, 32):
-        together = under(control, replace(auto_ui, batch_size=batch_size)).answer_episodes(RECORDED + WITHOUT)
+        together = under(control, replace(auto_ui, batch_size=batch_size)).answer_episodes(episodes)
         assert together == alone
     assert len({answer.text for answers in alone for answer in answers}) > 2
 
 
 def test_constrained_steps_are_actions_after_free_thoughts(auto_ui):
     agent = replace(auto_ui, constrained=True)
-    constrained = agent.answer_episodes(RECORDED[:1])
-    assert constrained == answer_step_by_step(agent, RECORDED[:1])
+    episode = replace(RECORDED[0], steps=RECORDED[0].steps[:2])
+    constrained = agent.answer_episodes([episode])
+    assert constrained == answer_step_by_step(agent, [episode])
     for answer in constrained[0]:
         assert answer.action is not None
         assert 1 <= len(answer.notes["plan"].split("\n")) <= 4

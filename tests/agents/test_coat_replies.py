@@ -31,7 +31,7 @@ def test_an_answer_becomes_thoughts_and_an_action_or_none(tmp_path, reply, actio
     assert set(answer.notes) <= {"think", "action"}
 
 
-def test_a_hundred_thousand_generated_replies_are_read(tmp_path):
+def test_generated_replies_are_read(tmp_path):
     """Replies with parts removed, repeated and exchanged: never an exception, and thoughts are always on one line."""
     coat, rng = agent("http://localhost:1", tmp_path), random.Random(0)
     pieces = [
@@ -47,7 +47,7 @@ def test_a_hundred_thousand_generated_replies_are_read(tmp_path):
     ]
     bodies = [CALL, CALL.replace('"idx": 1', '"bbox": [0, 10, 200, 999]'), "CLICK(0.5, 0.5)", "I press home.", ""]
     screen, counts = PLAIN.steps[0].screen, Counter()
-    for _ in range(100_000):
+    for _ in range(20_000):
         text = rng.choice(bodies)
         for _ in range(rng.randrange(4)):
             at = rng.randrange(len(text) + 1)
@@ -57,7 +57,7 @@ def test_a_hundred_thousand_generated_replies_are_read(tmp_path):
         counts["actions"] += answer.action is not None
         counts["thoughts"] += bool(answer.notes.get("think"))
         counts["boxes"] += answer.box is not None
-    assert all(10_000 < counts[name] < 90_000 for name in ("actions", "thoughts", "boxes"))
+    assert all(2_000 < counts[name] < 18_000 for name in ("actions", "thoughts", "boxes"))
 
 
 @pytest.mark.parametrize(

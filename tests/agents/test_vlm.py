@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def under(name: str | None, agent: VlmAgent):
     return agent if name is None else ControlledAgent(agent, CONTROLS[name])
 
 
-def trained(steps: int, episodes=EPISODES[:1]):
+def fitted(steps: int, episodes):
     """A model after `steps` optimizer steps on `episodes`, so that its answers agree with some demonstrated actions."""
     family = families.family("llama_vit")
     model = family.model.train()
@@ -51,11 +52,16 @@ def trained(steps: int, episodes=EPISODES[:1]):
     return model.eval()
 
 
+@cache
+def trained(steps: int, of_all: bool = False):
+    return fitted(steps, EPISODES if of_all else EPISODES[:1])
+
+
 MODELS = {
     "random": lambda: trained(0),
     "half trained": lambda: trained(25),
     "trained": lambda: trained(60),
-    "half trained on all": lambda: trained(50, EPISODES),
+    "half trained on all": lambda: trained(50, of_all=True),
 }
 
 
@@ -223,7 +229,7 @@ def test_an_answer_that_agrees_with_a_demonstration_over_the_limit_is_truncated_
         replace(step, action=Action.type_text("abcdefghijklmnopqrstuvwxyz")) for step in EPISODES[0].steps[:2]
     )
     episode = replace(EPISODES[0], steps=steps)
-    agent = make_agent(trained(60, [episode]))
+    agent = make_agent(fitted(60, [episode]))
     assert agent.answer_episodes([episode])[0][0].action == steps[0].action
     monkeypatch.setattr(BinnedLanguage, "max_tokens", 12)
     assert agent.answer_episodes([episode])[0] == step_by_step(agent, episode)
