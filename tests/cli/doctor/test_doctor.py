@@ -15,7 +15,7 @@ from vlm_agent.cli.doctor.check import AbsentError, BrokenError
 from vlm_agent.cli.doctor.checks import CHECKS
 from vlm_agent.cli.doctor.examine import Finding
 
-LIMITS = (5.0, 15.0, 45.0)
+LIMITS = (2.0, 15.0, 45.0)
 """Time limits in seconds: the first in which a busy machine starts a process of the doctor and a shell script in it."""
 
 SLURM = ("sbatch", "srun", "squeue", "sinfo")
