@@ -1,11 +1,12 @@
 """`vlm-agent score`: tables, numbers as JSON, and the files that it refuses."""
 
 import json
+import signal
 from dataclasses import replace
 
 import pytest
 
-from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.cli import FAILED, INTERRUPTED, OK, main
 from vlm_agent.episodes import Action
 from vlm_agent.evaluation.predictions import Prediction, write_predictions
 from vlm_agent.evaluation.scoring.dialects import DIALECTS
@@ -32,6 +33,13 @@ def test_it_prints_one_row_per_scorer_with_its_source(runs, capsys):
     printed = capsys.readouterr().out
     for words in ("official", "strict", "official_text", "100.0", "Auto-GUI", "ours", "goal progress"):
         assert words in printed
+
+
+def test_a_signal_leaves_no_joined_predictions(tmp_path, monkeypatch, stop_signal):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("vlm_agent.cli.score._run", lambda *_: signal.raise_signal(stop_signal))
+    assert main(["score", "mine.csv"]) == INTERRUPTED
+    assert not list(tmp_path.iterdir())
 
 
 def test_it_prints_the_metrics_of_aitz_under_its_dialects_only(runs, capsys):

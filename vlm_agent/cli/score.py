@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from vlm_agent.cli.foreign_options import add_foreign_options, check_foreign_options, foreign_options
 from vlm_agent.cli.parser import OK, Commands, add_command, count, file_name, refuse
 from vlm_agent.errors import DatasetError
-from vlm_agent.files.console import make_console, print_plain
+from vlm_agent.files.console import make_console, print_plain, stopped_by_signals
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -135,7 +135,7 @@ class _Run:
 
 
 def run(options: argparse.Namespace) -> int:
-    with TemporaryDirectory(prefix="vlm_agent_score_") as folder:
+    with stopped_by_signals(), TemporaryDirectory(prefix="vlm_agent_score_") as folder:
         return _run(options, Path(folder))
 
 
