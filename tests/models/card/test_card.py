@@ -81,7 +81,7 @@ def test_a_base_on_the_hub_is_metadata_and_a_folder_is_not(folder):
     (folder / "model" / "adapter_model.safetensors").touch()
     text = card_of(folder, hub | local)
     assert front_matter(text)["base_model"] == ["Qwen/Qwen2-VL-2B-Instruct"]
-    assert front_matter(text)["library_name"] == "peft"
+    assert front_matter(text)["library_name"] == "vlm-agent"  # peft does not know a Llama+ViT
     assert "at commit 895c" in text
 
 

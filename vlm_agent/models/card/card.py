@@ -274,9 +274,8 @@ def hub_names(sources: Mapping[str, Mapping[str, str]], recipe: Recipe) -> dict[
 
 def _library(folder: Path, recipe: Recipe, bases: Mapping[str, str]) -> str:
     """The library that loads model/, for the Hub's example code."""
-    if is_adapter(folder):
-        return "peft" if bases else "vlm-agent"
-    return "transformers" if model_type(folder, recipe) in CONFIG_MAPPING_NAMES else "vlm-agent"
+    is_known = model_type(folder, recipe) in CONFIG_MAPPING_NAMES and (bases or not is_adapter(folder))
+    return "vlm-agent" if not is_known else "peft" if is_adapter(folder) else "transformers"
 
 
 def _command(record: Mapping[str, Any]) -> list[str]:
