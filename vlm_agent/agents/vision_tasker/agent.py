@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vlm_agent.agents.agent import Answer, Diagnostics, Turn, Usage
+from vlm_agent.agents.agent import Answer, Diagnostics, Turn
 from vlm_agent.agents.chats import Chat, chat_of
 from vlm_agent.agents.examples.store import Demonstration
 from vlm_agent.agents.llm.prompted import PromptedAgent, RepairedCalls, Replies, asked_again
@@ -41,8 +41,6 @@ from vlm_agent.texts.ordinals import names_of
 _TYPICAL, _TOKENS = '{"action": "stop", "result": "done"}', 15
 """A reply for estimates, and its tokens."""
 
-_NO_COST = Usage(0, 0, 0, 0.0)
-
 REPAIRED = 0.5
 """The share of the steps on whose screen the last reply cannot be read that have a second chat, which repairs it."""
 
@@ -63,12 +61,9 @@ class VisionTaskerAgent(PromptedAgent):
     max_tokens: int = 300
     shows_history: bool = True
 
-    def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
-        history, screen = self.visible(history, screen)
-        following = self._following(history, screen)
-        return super().act(goal, history, screen) if following is None else following
-
     def answer(self, goal: str, history: Sequence[Turn], screen: Screen, replies: Replies) -> Answer:
+        if (following := self._following(history, screen)) is not None:
+            return following
         example = None if self.nearest is None else self.nearest(goal)
         calls, shown = RepairedCalls(replies, self.prompts, self.max_tokens), self.show(screen)
         messages = self.messages(goal, history, shown, example)
@@ -123,7 +118,7 @@ class VisionTaskerAgent(PromptedAgent):
         action, box = done
         found = Call("tap", call.then_tap) if stages[part] == "find" else None
         notes = {} if found is None else {"action": call_line(self.prompts, found, f'"{call.then_tap}"')}
-        return Answer(last.text, action, notes, box=box, usage=_NO_COST, diagnostics=Diagnostics(part=part))
+        return Answer(last.text, action, notes, box=box, diagnostics=Diagnostics(part=part))
 
     def messages(
         self, goal: str, history: Sequence[Turn], shown: ShownScreen, example: Demonstration | None
