@@ -316,25 +316,27 @@ def evaluate(run: Path, shards: Path, output: Path, *options: str) -> int:
 
 
 def test_evaluate_resumes_and_writes_the_same_with_loader_processes_and_any_batch_size(run, shards, tmp_path, capsys):
+    options = (*CONSTRAINED, "--controls", "no_history")
     outputs = [tmp_path / name for name in ("whole", "workers", "resumed")]
-    assert evaluate(run, shards, outputs[0], *CONSTRAINED) == OK
-    assert evaluate(run, shards, outputs[1], *CONSTRAINED, "--workers", "2") == OK
+    assert evaluate(run, shards, outputs[0], *options) == OK
+    assert evaluate(run, shards, outputs[1], *options, "--workers", "2") == OK
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ControlledAgent, "answer_episodes", interrupted)
-        assert evaluate(run, shards, outputs[2], *CONSTRAINED, "--workers", "0") == FAILED
+        assert evaluate(run, shards, outputs[2], *options, "--workers", "0") == FAILED
     assert "stopped before the controls" in capsys.readouterr().err
     written = list((outputs[2] / "parts").rglob("*trained*"))
     assert written
-    assert evaluate(run, shards, outputs[2], *CONSTRAINED) == OK
+    assert evaluate(run, shards, outputs[2], *options) == OK
     whole, *others = [
-        [read_predictions(output / name) for name in ("predictions.parquet", *OTHER_RUNS)] for output in outputs
+        [read_predictions(output / name) for name in ("predictions.parquet", "predictions_no_history.parquet")]
+        for output in outputs
     ]
     assert [whole] * 2 == others
     assert len(whole[0]) == STEPS
     scores = read_checked(outputs[0] / "metrics.json", "evaluate again")
-    assert [*scores][:3] == ["trained", *controls_of(())]
+    assert [*scores][:2] == ["trained", "no_history"]
     assert scores["trained"]["about"]["settled_by_prefill"] == 0
-    assert evaluate(run, shards, outputs[0], *CONSTRAINED, "--agent.batch_size", "7") == FAILED
+    assert evaluate(run, shards, outputs[0], *options, "--agent.batch_size", "7") == FAILED
     assert "batch_size" in capsys.readouterr().err
 
 
