@@ -77,6 +77,14 @@ begin() {
     trap 'trap - EXIT; end_early; exit 143' TERM  # until the step exists and `run` forwards TERM to it
 }
 
+# begin_task: `begin`, with log and ledger of a task of an array, and its environment.
+begin_task() {
+    local task=slurm/logs/$SLURM_JOB_NAME-${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}/task-${SLURM_ARRAY_TASK_ID:-0}
+    open_log "$task.log"
+    begin "$task.tsv"
+    enter_environment
+}
+
 stop_if_stuck() {
     local now
     now=$(progress)
