@@ -245,6 +245,15 @@ def test_half_of_a_projector_is_refused_too(tmp_path):
         load_adapter(tiny.model(len(WORDS), visual_positions=True), tmp_path)
 
 
+@pytest.mark.parametrize("change", [{"modules_to_save": ["zzz"]}, {"lora_alpha": None}, {"alpha_pattern": 3}])
+def test_a_configuration_with_a_value_that_no_adapter_can_have_is_one_line(change, tmp_path):
+    save_trained_weights(prepared(), tmp_path)
+    config = json.loads((tmp_path / "adapter_config.json").read_text())
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config | change))
+    with pytest.raises(UserError, match=r"does not fit its base, or adapter_config\.json is damaged: .+$"):
+        load_adapter(tiny.model(len(WORDS), visual_positions=True), tmp_path)
+
+
 def test_trained_weights_are_float32_on_a_half_precision_base():
     base = tiny.model(len(WORDS)).to(torch.bfloat16)
     model = choose_trained_weights(base, TrainedParts(), Lora(rank=2))

@@ -164,17 +164,19 @@ def load_adapter(base: PreTrainedModel, folder: Path, projector_in_base: bool = 
     check_folder(folder)
     with safe_open(path, framework="pt") as weights:
         present = set(weights.keys())
-    saved = _adapter_config(folder).modules_to_save or []
-    for module in saved:
-        for name in base.get_submodule(module).state_dict():
-            if f"base_model.model.{module}.{name}" not in present:
-                raise CheckpointError(f"{path} lacks {module}.{name}, which its configuration says it saves")
+    with _explain_misfit(folder):
+        saved = LoraConfig.from_pretrained(str(folder)).modules_to_save or []
+        kept = [f"{module}.{name}" for module in saved for name in base.get_submodule(module).state_dict()]
+    for name in kept:
+        if f"base_model.model.{name}" not in present:
+            raise CheckpointError(f"{path} lacks {name}, which its configuration says it saves")
     projector = parts_of(base).get("projector")
     if projector is not None and not projector_in_base and not any(f".{projector}." in key for key in present):
         raise CheckpointError(f"{path} has no projector; its language model could not read a screen")
     for module in saved:
         base.get_submodule(module).float()  # the dtype it was trained in; peft would round it to the base's
-    model = _with_adapter(base, folder)
+    with _explain_misfit(folder):
+        model = PeftModel.from_pretrained(base, folder)
     expected = set(get_peft_model_state_dict(model, save_embedding_layers=False))
     if other := sorted(expected ^ present):
         state = "lacks" if other[0] in expected else "has a weight that the model does not read,"
@@ -185,21 +187,17 @@ def load_adapter(base: PreTrainedModel, folder: Path, projector_in_base: bool = 
     return model
 
 
-def _with_adapter(base: PreTrainedModel, folder: Path) -> PeftModel:
+@contextmanager
+def _explain_misfit(folder: Path) -> Iterator[None]:
     try:
-        return PeftModel.from_pretrained(base, folder)
-    except (RuntimeError, ValueError) as error:
+        yield
+    except (RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:
         if isinstance(error, RuntimeError) and "size mismatch" not in str(error):
             raise
         reason = str(error).strip().splitlines()[-1].strip()
-        raise CheckpointError(f"the adapter in {folder} does not fit its base: {reason}") from None
-
-
-def _adapter_config(folder: Path) -> LoraConfig:
-    try:
-        return LoraConfig.from_pretrained(str(folder))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"{folder / ADAPTER_CONFIG} is damaged ({error}); copy the run again") from None
+        raise CheckpointError(
+            f"the adapter in {folder} does not fit its base, or {ADAPTER_CONFIG} is damaged: {reason}"
+        ) from None
 
 
 def merge_adapter(model: PeftModel) -> PreTrainedModel:
