@@ -231,6 +231,21 @@ def test_concurrent_calls_reserve_their_cost(tmp_path):
     assert (len(requests), len(errors)) == (2, 2)
 
 
+def test_the_cost_of_a_call_is_reserved_until_it_is_spent(tmp_path):
+    class Watched:
+        def __enter__(self):
+            pass
+
+        def __exit__(self, *_):
+            seen.append((calls._totals.reserved + calls._totals.spent).written)
+
+    with serving(lambda n, body: reply(written=10)) as (url, _):
+        calls, seen = calls_to(url, tmp_path), list[int]()
+        calls._lock = Watched()
+        calls.completion(ask("a"), 16)
+    assert set(seen) == {16, 10}
+
+
 def test_a_limit_without_a_price_is_an_error():
     with pytest.raises(ValidationError, match="max_cost needs a price"):
         CallLimits(max_cost=1)

@@ -249,15 +249,15 @@ class Calls:
         expected = Expense(1, estimated_tokens(messages), max_tokens)
         marker.seek(0)
         model, earlier = self.chat.model, _marker(marker.read()).expense
-        lost = earlier
+        lost, paid = earlier, Expense()
 
         def unusable(tokens: Tokens | None) -> None:
             nonlocal lost
-            paid = Expense(1, *(tokens or (expected.read, expected.written)))
-            lost += paid
+            wasted = Expense(1, *(tokens or (expected.read, expected.written)))
+            lost += wasted
             _write_marker(marker, model, lost + expected)
             with self._lock:
-                self._totals.spent += paid
+                self._totals.spent += wasted
                 self._totals.unusable += 1
                 self._totals.estimated += tokens is None
 
@@ -277,8 +277,8 @@ class Calls:
         finally:
             with self._lock:
                 self._totals.reserved += expected.times(-1)
+                self._totals.spent += paid  # at once, or another call may not see it
         with self._lock:
-            self._totals.spent += paid
             self._totals.repeated += reply.calls - 1
             self._totals.estimated += reply.tokens is None
             self._totals.lost += earlier.calls
