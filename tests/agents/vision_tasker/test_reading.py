@@ -7,6 +7,8 @@ from contextlib import suppress
 import pytest
 
 from vlm_agent.agents.vision_tasker.calls import Call, NoCallError, read_call
+from vlm_agent.agents.vision_tasker.shown import show
+from vlm_agent.episodes import Screen, UiElement
 
 TAP = Call("tap", 12)
 
@@ -86,6 +88,13 @@ def test_what_is_no_call_says_why(text, problem):
     with pytest.raises(NoCallError) as error:
         read_call(text)
     assert error.value.problem == problem
+
+
+def test_an_element_may_be_called_as_the_html_of_the_prompt_writes_it():
+    shown = show(Screen(None, (UiElement((0.0, 0.0, 0.1, 0.1), 'Say "hi" & go >'),)), "html", "en", None)
+    written = "Say &quot;hi&quot; & go &gt;"
+    assert written in shown.description
+    assert shown.called(written) == shown.called(f"{written} (1)") == shown.called('Say "hi" & go >') == [0]
 
 
 PIECES = (

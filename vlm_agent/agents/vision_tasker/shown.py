@@ -1,5 +1,6 @@
 """What a prompt shows of a screen: its elements, with the names and boxes behind their numbers."""
 
+import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,10 +58,10 @@ class ShownScreen:
         return called(name, self.named)
 
     def named(self, name: str) -> list[int]:
-        """`called` without ordinals."""
-        wanted = _folded(name)
+        """`called` without ordinals; `name` with entities of HTML or without."""
+        wanted = {_folded(name), _folded(html.unescape(name))} - {""}
         for known in (self.texts, self.names):
-            if found := [number for number in self.numbers if wanted and _folded(known[number]) == wanted]:
+            if found := [number for number in self.numbers if _folded(known[number]) in wanted]:
                 return found
         return []
 
