@@ -48,9 +48,11 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
 
 def test_the_files_of_an_earlier_demo_are_removed(tmp_path, capsys):
     claim(tmp_path / "demo")
-    (tmp_path / "demo" / "summary.json").write_text("{}")
+    for name in demo_stages.WRITTEN:
+        (tmp_path / "demo" / name).write_text("{}") if "." in name else (tmp_path / "demo" / name).mkdir()
+    (tmp_path / "demo" / "features_patches").mkdir()  # as docs/training.md does
     claim(tmp_path / "demo")
-    assert [path.name for path in (tmp_path / "demo").iterdir()] == [MARKER]
+    assert {path.name for path in (tmp_path / "demo").iterdir()} == {MARKER, "features_patches"}
     assert "Removing the earlier demo" in capsys.readouterr().out
 
 

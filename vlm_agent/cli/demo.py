@@ -13,8 +13,8 @@ def add(commands: Commands) -> None:
         "demo",
         run,
         "simulate, convert, train the embedded base with LoRA and evaluate the agent, at a small size",
-        "Runs the other commands as a user would. Files of an earlier demo in the output folder are removed first; a\n"
-        "folder with other files is refused.",
+        "Runs the other commands as a user would. What an earlier demo wrote to the output folder is removed first; a\n"
+        "folder of other files is refused.",
     )
     parser.add_argument(
         "--output", type=Path, default=Path("runs/demo"), metavar="DIR", help="the folder to write (default runs/demo)"

@@ -39,7 +39,9 @@ RECIPE = Path("recipes/phone_vlm_tiny_lora.yaml")
 SEED = 0
 
 MARKER = ".vlm-agent-demo"
-"""A file that marks the folder as written by a demo, so that the next demo may remove it."""
+"""A file that marks the folder as written by a demo, so that the next demo may remove what is in it of `WRITTEN`."""
+
+WRITTEN = ("aitw", "shards", "contact_sheet.png", "agent", "evaluation", "online", "agent.gif", "summary.json")
 
 
 @dataclass(frozen=True)
@@ -103,18 +105,22 @@ def _is_fast() -> bool:
 
 
 def claim(output: Path) -> None:
-    """Makes `output` an empty folder with the demo's marker; removes the files of an earlier demo.
+    """Makes `output` a folder with the demo's marker; removes the files of an earlier demo, and no others.
 
     Raises DemoError where `output` holds other files.
     """
     output = output.resolve()  # a link may lead to a larger disk
     if (output / MARKER).is_file():
         say(f"Removing the earlier demo in {output}")
-        shutil.rmtree(output)
+        for path in map(output.joinpath, WRITTEN):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
     elif not is_free(output):
         raise DemoError(f"{output} is not the output of a demo; choose another folder with --output")
     output.mkdir(parents=True, exist_ok=True)
-    (output / MARKER).write_text("Written by `vlm-agent demo`, which removes this folder at its next start.\n")
+    (output / MARKER).write_text("Written by `vlm-agent demo`, which removes its files at its next start.\n")
 
 
 def _run_commands(output: Path, sizes: Sizes) -> None:

@@ -196,4 +196,4 @@ def _benchmark(options: argparse.Namespace) -> "Benchmark":
 
 
 def _count_or_0(text: str) -> int:
-    return 0 if text == "0" else count(text)
+    return count(text, least=0)

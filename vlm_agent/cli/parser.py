@@ -245,9 +245,9 @@ def array_task(options: argparse.Namespace) -> ArrayTask | None:
     return None if options.shard_index is None else ArrayTask(options.shard_index, options.shard_count)
 
 
-def count(text: str) -> int:
-    if not re.fullmatch(r"[1-9][0-9]*", text):
-        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number, 1 or greater")
+def count(text: str, least: int = 1) -> int:
+    if not re.fullmatch(r"0|[1-9][0-9]*", text) or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number, {least} or greater")
     return int(text)
 
 
