@@ -125,7 +125,9 @@ def test_a_damaged_index_is_one_line(folder, content, capsys):
     assert "model.safetensors.index.json is damaged" in message and message.count("\n") == 1
 
 
-@pytest.mark.parametrize("change", [{"num_attention_heads": 0}, {"model_type": []}, {"model_type": {}}])
+@pytest.mark.parametrize(
+    "change", [{"num_attention_heads": 0}, {"num_attention_heads": 7}, {"model_type": []}, {"model_type": {}}]
+)
 def test_a_configuration_without_heads_or_with_a_type_that_is_no_text_is_one_line(folder, change, capsys):
     change_configuration(folder, change)
     assert main(["train", "--config", recipe(folder, "vlm")]) == 1

@@ -126,7 +126,7 @@ def complete_model(
         if "ignore_mismatched_sizes" not in str(error):
             raise
         raise CheckpointError(f"{name} has weights of other shapes: it is damaged, or {_OTHER}") from None
-    except (KeyError, ArithmeticError) as error:
+    except _BAD_VALUES as error:
         raise CheckpointError(f"{name}: config.json has values that no model can have: {error!r}") from None
     missing = sorted(key for key in report["missing_keys"] if not any(word in key for word in unused))
     surplus = sorted(report["unexpected_keys"])
@@ -225,7 +225,7 @@ def explain_impossible_values(where: str) -> Iterator[None]:
     heads or an activation that does not exist."""
     try:
         yield
-    except (StrictDataclassError, KeyError, ArithmeticError) as error:
+    except _BAD_VALUES as error:
         raise CheckpointError(f"{where}: no model can have these values ({error!r}); correct them") from None
 
 

@@ -1,5 +1,6 @@
 """Our Qwen-VLs are transformers' own: the same pixels, positions, losses, gradients, adapters and words."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.family import FAMILIES, family, family_of_recipe
-from vlm_agent.models.qwen_vl.family import QWEN2_5_VL
+from vlm_agent.models.qwen_vl.family import MAX_PIXELS, QWEN2_5_VL
 from vlm_agent.models.weights.adapters import save_trained_weights
 from vlm_agent.recipe.model import ModelRecipe
 from vlm_agent.sentences import SCREEN_TOKEN, Sentence
@@ -243,9 +244,11 @@ def test_limits_of_pixels_stay_with_the_weights_in_a_recipe_without_limits(tmp_p
     """Such as those of a merged run, from which another run starts."""
     recipe = tiny_qwen.recipe("qwen2_5_vl")
     words = tiny_qwen.tokenizer(recipe)
-    families.shared("qwen2_5_vl").model.config.save_pretrained(tmp_path)
-    config = QWEN2_5_VL.configure(ModelRecipe(vlm={"checkpoint": str(tmp_path)}, min_pixels=64), words)
-    assert (config.min_pixels, config.max_pixels) == (64, recipe.max_pixels)
+    saved = families.shared("qwen2_5_vl").model.config.to_dict()
+    for limits, most in (({}, recipe.max_pixels), ({"max_pixels": None}, MAX_PIXELS)):
+        (tmp_path / "config.json").write_text(json.dumps(saved | limits))
+        config = QWEN2_5_VL.configure(ModelRecipe(vlm={"checkpoint": str(tmp_path)}, min_pixels=64), words)
+        assert (config.min_pixels, config.max_pixels) == (64, most)
 
 
 @pytest.mark.parametrize("limits", [{"min_pixels": 2_000_000}, {"max_pixels": 2_000}])

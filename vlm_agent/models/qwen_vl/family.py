@@ -115,7 +115,8 @@ class QwenVLFamily(ModelFamily):
 
 
 def _pixel_limits(config: PretrainedConfig) -> tuple[int, int]:
-    return getattr(config, "min_pixels", MIN_PIXELS), getattr(config, "max_pixels", MAX_PIXELS)
+    least, most = getattr(config, "min_pixels", None), getattr(config, "max_pixels", None)
+    return MIN_PIXELS if least is None else least, MAX_PIXELS if most is None else most
 
 
 def _image_processor(model: ReadsScreens) -> dict:
