@@ -282,8 +282,9 @@ def test_a_text_model_with_values_that_no_model_can_have_is_refused_in_one_line(
 def test_heads_that_do_not_divide_the_width_of_a_recipes_qwen_are_refused_in_one_line():
     config = copy.deepcopy(tiny_qwen.recipe("qwen2_5_vl").vlm.config)
     config["text_config"]["num_attention_heads"] = 7
+    recipe = tiny_qwen.recipe("qwen2_5_vl", vlm={"config": config})
     with pytest.raises(CheckpointError, match=r"^model.vlm.config: no model can have these values .* num_heads.* corr"):
-        build_model(tiny_qwen.recipe("qwen2_5_vl", vlm={"config": config}), WORDS)
+        build_model(recipe, tiny_qwen.tokenizer(recipe))
 
 
 every_family = pytest.mark.parametrize("family", tiny_qwen.FAMILIES)
