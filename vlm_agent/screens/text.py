@@ -28,10 +28,6 @@ PACKAGES = ("rapidocr", "onnxruntime", "cv2")
 """What the reader imports, from the extra `[screens]`."""
 
 
-CACHED = "all lines"
-"""What a file of the cache holds. It is part of the name of each file."""
-
-
 class TextSettings(Section):
     """Settings of a text reader."""
 
@@ -65,7 +61,7 @@ class RapidOcrSettings(TextSettings):
     def load(self) -> TextReader:
         """Raises UserError if the package is not installed."""
         reader = RapidOcrReader(self.longest_side, self.threads)
-        described = f"{reader.version} {CACHED} {self.model_dump_json(exclude=self.UNUSED_BY_CACHE)}"
+        described = f"{reader.version} all lines {self.model_dump_json(exclude=self.UNUSED_BY_CACHE)}"
         cached: TextReader = reader if self.cache is None else CachedReader(reader, Path(self.cache), described)
         return Confident(cached, self.confidence)
 

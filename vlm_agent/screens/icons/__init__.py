@@ -29,15 +29,13 @@ ICON_READERS: dict[str, Callable[[str], IconReader]] = {
 }
 """Name of a reader → its constructor, which takes what follows the name and a colon, or ""."""
 
-FORMS = ("none", "phone_icons_tiny", "phone_icons_tiny:FILE", "clip:FOLDER")
-"""How readers are named, for error messages and help."""
-
 
 def read_icons(name: str) -> IconReader:
     """The reader with this name. Raises UserError for an unknown name, or for files that the reader cannot use."""
     kind, _, argument = name.partition(":")
     if kind not in ICON_READERS:
-        raise UserError(f"the icon reader {name!r} is unknown; choose one of {', '.join(FORMS)}")
+        forms = "none, phone_icons_tiny, phone_icons_tiny:FILE, clip:FOLDER"
+        raise UserError(f"the icon reader {name!r} is unknown; choose one of {forms}")
     return ICON_READERS[kind](argument)
 
 
