@@ -176,7 +176,7 @@ def test_a_missing_opencv_is_one_sentence(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr("vlm_agent.screens.blocks")
     monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(UserError, match=r"needs cv2; .*pip install .*\[screens\]'"):
+    with pytest.raises(UserError, match=r"needs cv2 \(import of cv2 halted.*\); .*pip install .*\[screens\]'"):
         understand(GREY, SETTINGS.readers)
 
 

@@ -165,9 +165,9 @@ def in_blocks(pixels: np.ndarray, parts: tuple[Part, ...]) -> tuple[tuple[Block,
 
 
 def _blocks() -> ModuleType:
-    """The package `blocks`, which needs OpenCV. Raises UserError where it is not installed."""
+    """The package `blocks`, which needs OpenCV. Raises UserError where that cannot be imported."""
     try:
         from vlm_agent.screens import blocks
     except ImportError as error:
-        raise missing_extra(str(error.name)) from None
+        raise missing_extra(f"{error.name} ({error})") from None
     return blocks
