@@ -320,7 +320,8 @@ def _check(source: WeightsSource, folder: Path, name: str, weights: bool) -> Non
     try:
         if source.gguf_file is None:
             if not (folder / CONFIG).is_file():
-                raise CheckpointError(f"{CONFIG} is missing, so it is no whole model; a run is named as model.base")
+                hint = "; a run is named as model.base" if weights else ""
+                raise CheckpointError(f"{CONFIG} is missing, so it is no whole model{hint}")
             check_folder(folder, weights)
         elif (folder / source.gguf_file).exists():
             check_file(folder / source.gguf_file)

@@ -28,8 +28,8 @@ _BYTE_LEVEL = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 def build_word_tokenizer(
     texts: Iterable[str], language: LanguageVocabulary, size: int, leading_spaces: bool = False
 ) -> PreTrainedTokenizerFast:
-    """A tokenizer of at most `size` tokens: the language's phrases and coordinates, and the most frequent words of
-    `texts`.
+    """A tokenizer of bytes, the language's phrases and coordinates, and the most frequent words of `texts` that `size`
+    tokens leave room for.
 
     `leading_spaces`: a word includes the space before it, so "tap" and " tap" are two tokens. Deterministic: equally
     frequent words are added in alphabetical order.
