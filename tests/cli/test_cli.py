@@ -179,6 +179,10 @@ def _refusal(arguments, capsys) -> str:
         (["trian"], "invalid choice: 'trian'"),
         (["simulate", "--output", "x", "--episodes", "0"], "'0': must be a whole number, 1 or greater"),
         (["evaluate", "--output", "x", "--seed", "-1"], "'-1': must be a whole number, 0 or greater"),
+        (
+            ["evaluate", "--online", "--agent", "x", "--output", "y", "--task-set", "browser", "--scale", "2"],
+            "--scale has no effect on the task set browser; remove it",
+        ),
         (["simulate", "--output", "x", "--episodes", "1", "--size", "448"], "height x width"),
         (["inspect", "x", "--draw", "first", "--output", "sheet.jpg"], "must end in .png"),
         (["inspect", "x", "--output", "sheet.png"], "needs the episode to draw"),

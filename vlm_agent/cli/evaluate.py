@@ -180,8 +180,11 @@ def _verify_benchmark(options: argparse.Namespace, earlier: "Earlier") -> None:
 def _task_set(options: argparse.Namespace) -> "TaskSet":
     from vlm_agent.devices.task_sets import DEFAULT, read_task_set
 
-    overrides = {} if options.scale is None else {"scale": options.scale}
-    return read_task_set(DEFAULT if options.task_set is None else options.task_set, overrides)
+    name = DEFAULT if options.task_set is None else options.task_set
+    task_set = read_task_set(name)
+    if "scale" not in type(task_set).model_fields:
+        refuse(options, ["scale"], f"has no effect on the task set {name}; remove it")
+    return task_set if options.scale is None else read_task_set(name, {"scale": options.scale})
 
 
 def _controls(options: argparse.Namespace) -> bool | list[str]:
