@@ -148,7 +148,7 @@ def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
     from vlm_agent.agents.of_run import text_inputs_of
 
     if options.online:
-        _task_set(options).tasks(1, 0, options.split or "test")
+        _task_set(options).tasks(1, options.seed or 0, options.split or "test")
     else:
         _verify_benchmark(options, earlier)
     run = options.checkpoint if options.agent is None else options.agent

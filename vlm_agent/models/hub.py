@@ -41,7 +41,7 @@ def check_files(source: WeightsSource, key: str) -> None:
     if (missing := _missing_file(source)) is None:
         return
     if is_folder:
-        raise CheckpointError(f"{name} has no {missing}; copy the whole checkpoint, as safetensors, into the folder")
+        raise CheckpointError(f"{name} has no {missing}; copy all of the checkpoint (safetensors or GGUF) there")
     revision = "" if source.revision is None else f" --revision {source.revision}"
     raise CheckpointError(
         f"{name}: no such folder exists, and {missing} is not in {constants.HF_HUB_CACHE}, the cache that is read "

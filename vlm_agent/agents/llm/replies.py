@@ -68,10 +68,14 @@ def read_object(text: str, key: str) -> dict[str, Any]:
     return candidates[0]
 
 
+class RepeatedKeyError(ValueError):
+    """A JSON object has two values for a key."""
+
+
 def _object_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) < len(pairs):
-        raise ValueError("a key is repeated")
+        raise RepeatedKeyError("a key is repeated")
     return content
 
 

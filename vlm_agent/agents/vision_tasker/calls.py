@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from vlm_agent.action_languages.language import SWIPES
-from vlm_agent.agents.llm.replies import JSON, MOST_CHARACTERS, STARTS
+from vlm_agent.agents.llm.replies import JSON, MOST_CHARACTERS, STARTS, RepeatedKeyError
 from vlm_agent.agents.vision_tasker.shown import ShownScreen
 from vlm_agent.episodes import BUTTONS, Action
 from vlm_agent.screens.seen import Box
@@ -90,7 +90,7 @@ def read_call(text: str) -> Call:
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects with an action, in order; those within another one are left out."""
+    """The JSON objects with an action, in order; those within another one are left out. A repeated key is an error."""
     start = text.find("{")
     for _ in range(STARTS):
         if start < 0:
@@ -99,6 +99,8 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             content, end = JSON.raw_decode(text, start)
             if "action" in content:
                 yield content
+        except RepeatedKeyError:
+            raise NoCallError("two_actions") from None
         except (ValueError, RecursionError):  # no JSON; nested too deeply
             end = start + 1
         start = text.find("{", end)

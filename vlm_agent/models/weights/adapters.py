@@ -194,7 +194,7 @@ def _explain_misfit(folder: Path) -> Iterator[None]:
     except (RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:
         if isinstance(error, RuntimeError) and "size mismatch" not in str(error):
             raise
-        reason = str(error).strip().splitlines()[-1].strip()
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
         raise CheckpointError(
             f"the adapter in {folder} does not fit its base, or {ADAPTER_CONFIG} is damaged: {reason}"
         ) from None
