@@ -109,7 +109,7 @@ def run_of(name: str, seed: int, options: argparse.Namespace) -> Run:
     return Run(
         name,
         seed,
-        budget / f"{name.replace(' ', '_').replace('+', 'and')}_{seed}",
+        budget / f"{folder_of(name)}_{seed}",
         recipe=arm.recipe,
         data=options.demo,
         limit=options.limit,
@@ -117,6 +117,10 @@ def run_of(name: str, seed: int, options: argparse.Namespace) -> Run:
         records=options.records,
         kept=tuple(PATHS.values()),
     )
+
+
+def folder_of(arm: str) -> str:
+    return arm.replace(" ", "_").replace("+", "and")
 
 
 def figures_of(run: Run) -> dict[str, float | None]:

@@ -15,6 +15,7 @@ from studies.claims.compared import HOW, Setting
 from studies.claims.tables import CLAIMS, PAGE, with_tables
 from studies.coat.arms import FAMILIES, ROWS, arm_of
 from studies.d_pot.arms import TABLES
+from studies.smartphone_assistant import pretraining
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.evaluation.comparison.settings import read_comparison
 from vlm_agent.evaluation.report.published import published_tables
@@ -70,7 +71,7 @@ def test_claims_name_arms_that_the_studies_train():
     studies = [*ARMS, *(arm_of(family, row) for family in FAMILIES for row in ROWS)]
     studies += [f"{family}, {arm}" for family in ("phone_vlm", "text") for table in TABLES.values() for arm in table]
     known = {folder_name(name) for name in studies} | {"words_read", "html_read"}
-    known |= {"base_and_LoRA", "from_scratch", "no_history", "binned", "coat"}
+    known |= {pretraining.folder_of(name) for name in pretraining.ARMS}
     claims = [claim for claims in CONTENT["papers"].values() for claim in claims if claim["how"] == "seeds"]
     assert {claim[side] for claim in claims for side in ("better", "worse")} <= known
 
