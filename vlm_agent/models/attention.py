@@ -44,9 +44,9 @@ variable-length kernel of FlashAttention-2. Measured on an H200 with torch 2.11,
 screens of 2,964 patches took 2.97 and 3.75 ms, their 1,050 windows of up to 64 patches 24.6 and 0.43 ms."""
 
 WIDENED_HEAD = 32
-"""Heads of up to this width are computed in float32 on a CPU, and all heads on a CPU without AMX, where autocast would
-call the bfloat16 kernel. Forward and backward with AMX, 6 heads of 32, 300, 800 and 1,500 tokens: 3.1, 13.8 and 41 ms
-in place of 5.0, 20.9 and 45. Without AMX bfloat16 takes two to three times as long."""
+"""Heads of up to this width are computed in float32 on a CPU, and all heads on a CPU without `has_bf16`, where
+autocast would call the bfloat16 kernel. Forward and backward with AMX, 6 heads of 32, 300, 800 and 1,500 tokens: 3.1,
+13.8 and 41 ms in place of 5.0, 20.9 and 45. On Intel without AMX bfloat16 takes two to three times as long."""
 
 _TAKES_GQA = "enable_gqa" in inspect.signature(varlen_attn).parameters
 """torch 2.11 has no such option; its kernel reads fewer key heads without it."""

@@ -114,7 +114,7 @@ def _bfloat16() -> str:
 
     device = model_device()
     if not has_bf16():
-        lacks = "this CPU has no AMX" if device.type == "cpu" else "this GPU is older than Ampere"
+        lacks = "this CPU lacks AMX and AMD's bfloat16" if device.type == "cpu" else "this GPU is older than Ampere"
         raise AbsentError(f"{lacks}: bfloat16 works and is slower than float32")
     torch.manual_seed(0)
     one, other = torch.randn(256, 256, device=device), torch.randn(256, 256, device=device)
