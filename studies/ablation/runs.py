@@ -23,6 +23,7 @@ from studies.ablation.records import Records, pruned
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.datasets.shards.dataset import MANIFEST
 from vlm_agent.evaluation.online import evaluate_online
+from vlm_agent.files.console import stopped_by_signals
 from vlm_agent.models.run_layout import EMBEDDED
 from vlm_agent.models.weights.precision import has_bf16
 from vlm_agent.recipe.data import DataRecipe
@@ -248,10 +249,11 @@ def cpu_seconds_of_children() -> float:
 
 
 def command(*words) -> None:
-    """Runs a subcommand of this checkout."""
+    """Runs a subcommand of this checkout, which ends with this process."""
     environment = os.environ | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     arguments = [sys.executable, "-m", "vlm_agent.cli", *map(str, words)]
-    subprocess.run(arguments, check=True, env=environment, stdout=sys.stderr)
+    with stopped_by_signals():
+        subprocess.run(arguments, check=True, env=environment, stdout=sys.stderr)
 
 
 def add_options(parser: ArgumentParser, folder: str) -> None:

@@ -1,7 +1,10 @@
 """Figures of finished runs outlive the runs' folders: studies/ablation/records.py."""
 
 import json
+import os
+import signal
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +12,7 @@ import pytest
 
 from benchmarks.gpu import record
 from studies.ablation.records import Records, pruned
-from studies.ablation.runs import ABOUT, Run
+from studies.ablation.runs import ABOUT, Run, command
 
 METRICS = {"agent": {"official": {"overall": {"partial_match": 40.0, "tap": 3.0}}, "kinds": {"gold": {"tap": 60.0}}}}
 KEPT = (("official", "overall", "partial_match"), ("kinds",), ("strict", "overall", "partial_match"))
@@ -90,3 +93,14 @@ def test_records_of_a_study_are_no_change_of_the_code(tmp_path, monkeypatch):
     assert record.commit() == clean and not clean.endswith("-dirty")
     code.write_text("1\n")
     assert record.commit() == f"{clean}-dirty"
+
+
+def test_a_study_that_is_terminated_ends_the_command_under_way(tmp_path, monkeypatch):
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid; sleep 1; kill $PPID; exec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    with pytest.raises(KeyboardInterrupt):
+        command("train")
+    _, status = os.waitpid(int((tmp_path / "pid").read_text()), 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
