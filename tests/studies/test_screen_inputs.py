@@ -63,11 +63,11 @@ def test_prompts_differ_in_the_screen_alone(episode):
         assert one[0] == other[0] and one[-1] == other[-1] and one != other
 
 
-def test_every_input_has_a_folder_and_chats_of_its_own_and_the_same_recipe():
+def test_every_input_has_a_folder_of_its_own_and_those_of_a_seed_share_a_model():
     runs = [run_of(name, seed, OPTIONS) for name in INPUTS for seed in (0, 1)]
     assert len({run.folder for run in runs}) == len(runs)
-    assert len({run.chats for run in runs}) == len(INPUTS)
-    assert len({(run.recipe, run.keys, run.data) for run in runs}) == 1
+    assert len({(run.seed, run.trained) for run in runs}) == len({run.trained for run in runs}) == 2
+    assert len({(run.recipe, run.keys, run.data, run.chats) for run in runs}) == 1
 
 
 def test_every_command_of_a_run_has_known_options(monkeypatch, tmp_path):
@@ -88,12 +88,13 @@ def test_every_command_of_a_run_has_known_options(monkeypatch, tmp_path):
     monkeypatch.setattr(arms, "command", read)
     monkeypatch.setattr(arms, "served_model", served)
     monkeypatch.setattr(arms, "make_data", lambda *_: None)
+    monkeypatch.setattr(arms, "read_texts", lambda *_: None)
     monkeypatch.setattr(arms, "read_online", lambda _: {})
     run = run_of("html given", 0, Namespace(**vars(OPTIONS) | {"output": tmp_path}))
     run.complete_files()
     run._play(2)
-    assert [name for name, _ in commands] == ["chats", "train", "evaluate", "evaluate"]
-    assert commands[1][1]["data.chats"] == str(run.chats.parent)
+    assert [name for name, _ in commands] == [*["chats"] * len(INPUTS), "train", "evaluate", "evaluate"]
+    assert commands[len(INPUTS)][1]["data.chats"] == str(run.chats)
 
 
 def test_the_experts_own_actions_reach_every_next_element(scored, episode):

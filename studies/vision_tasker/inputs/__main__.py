@@ -9,9 +9,9 @@ Inputs; the prompts of all have the task and the current screen, and no history 
     html read    the elements read from pixels, as HTML (vision_tasker_html.yaml with --elements read)
     html given   the phone's own elements, as HTML (vision_tasker_html.yaml)
 
-For each input and seed the text model of recipes/comparison/text_chats_tiny.yaml is trained from random weights on
-the chats of the same demonstrations, for the same number of steps, is served, and answers the same test episodes.
-Screens have 896x416 pixels, because texts of 8 pixels cannot be read.
+For each seed the text model of recipes/comparison/text_chats_tiny.yaml is trained from random weights on the chats of
+the same demonstrations with all inputs, is served, and answers the same test episodes with each. Screens have 896x416
+pixels, because texts of 8 pixels cannot be read.
 
 Parts:
 
@@ -24,9 +24,9 @@ Parts:
     online   success on simulated phones of the same size, the first seed
 
 Texts of screens are kept in --output/texts by the picture's digest, chats and runs below --output; killed commands
-resume, and several commands with different inputs or seeds can share the work once the chats are written. The figures
-of finished runs are also in --records, from which later commands read them. Prints tables and the time left, and
-writes --output/screen_inputs.json; the last line of output is JSON.
+resume, and several commands with different seeds can share the work once the chats are written. The figures of
+finished runs are also in --records, from which later commands read them. Prints tables and the time left, and writes
+--output/screen_inputs.json; the last line of output is JSON.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from pathlib import Path
 from studies.ablation.figures import BASELINES, controls_of, summary
 from studies.ablation.runs import about, add_options, by_arm, complete_all, parsed, place_output
 from studies.ablation.tables import show, show_rows
-from studies.vision_tasker.inputs.arms import INPUTS, STEPS, InputRun, run_of
+from studies.vision_tasker.inputs.arms import INPUTS, STEPS, InputRun, chats_name, run_of
 from studies.vision_tasker.inputs.data import readers_of
 from studies.vision_tasker.inputs.figures import (
     FIGURES,
@@ -101,7 +101,7 @@ def runs_of(options: argparse.Namespace) -> list[InputRun]:
 
 
 def recorded_run(name: str, seed: int, options: argparse.Namespace) -> InputRun:
-    derived = {NEXT: next_element, "chats": lambda run: chats_of(run.chats)}
+    derived = {NEXT: next_element, "chats": lambda run: chats_of(run.chats / chats_name(run.name))}
     kept = tuple(SCORES.values())
     return replace(run_of(name, seed, options), records=options.records, kept=kept, derived=derived)
 

@@ -4,7 +4,7 @@ import json
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -20,54 +20,55 @@ from vlm_agent.files import atomic_write, sha256_of
 from vlm_agent.models.serving import served_model
 from vlm_agent.recipe.yaml_file import read_mapping
 from vlm_agent.screens.seen import Understood
-from vlm_agent.screens.understand import Readers
 from vlm_agent.training.run_folder.layout import FINISHED
 
 RECIPE = ROOT / "recipes/comparison/text_chats_tiny.yaml"
-STEPS = 800
+STEPS = 2400
 
 AGENTS = ROOT / "eval/agents"
 
-MAX_TOKENS = 48
-"""Limit of a reply; the longest that is taught has about 30."""
+MAX_TOKENS = 80
+"""Limit of a reply. Replies of the chats have fewer; one that does not end costs no more."""
 
 
 @dataclass(frozen=True)
 class Input:
     """`agent`: its file. `elements`: origin of the screen's elements. `view`: what it shows of a screen, which limits
-    any model. `reads_pixels`: whether the agent, or the screen that it is given, needs OCR."""
+    any model."""
 
     agent: str
     elements: str
     view: Callable[[Truth, Understood], View]
-    reads_pixels: bool = True
 
 
 INPUTS = {
     "words read": Input("vision_tasker.yaml", "phone", lambda truth, seen: in_words(seen)),
     "html read": Input("vision_tasker_html.yaml", "read", lambda truth, seen: in_html(seen.elements)),
-    "html given": Input("vision_tasker_html.yaml", "phone", lambda truth, seen: in_html(truth.elements), False),
+    "html given": Input("vision_tasker_html.yaml", "phone", lambda truth, seen: in_html(truth.elements)),
 }
 """The agent of words reads screens by itself."""
 
 
 @dataclass(frozen=True)
 class InputRun(Run):
-    """A model that is trained on the chats of an input, in `chats`, and served to the input's agent. `episodes`: of
-    training. `agent`: the content of the agent file without a server. `elements`: see `Input`."""
+    """The agent of an input, named `name`, with the model of a seed, which all inputs share: it is trained on the chats
+    of all of them, files of the folder `chats`, in the run `model`. `episodes`: of training. `output`: of the study."""
 
     episodes: int = 0
     chats: Path = Path()
-    elements: str = "phone"
-    reads_pixels: bool = True
-    agent: Mapping = field(default_factory=dict, compare=False)
+    model: Path = Path()
+    output: Path = Path()
+
+    @property
+    def trained(self) -> Path:
+        return self.model
 
     def complete_files(self) -> None:
         make_data(self.data, self.episodes, self.limit)
         self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.trained / FINISHED).is_file():
             self._write_chats()
-            keys = ("--output", self.trained, "--data.chats", self.chats.parent, "--seed", self.seed, *self.keys)
+            keys = ("--output", self.trained, "--data.chats", self.chats, "--seed", self.seed, *self.keys)
             self._timed("training", "train", "--config", self.recipe, *keys)
         if not self.has_files:
             groups = ("--groups", self.data / "aitw/groups.json", "--controls", "none")
@@ -77,12 +78,15 @@ class InputRun(Run):
 
     def _write_chats(self) -> None:
         """Once for all seeds. The texts of the screens are read before, where a kill loses one screen."""
-        if not self.chats.is_file():
-            if self.reads_pixels:
-                read_texts(self.data, Readers.model_validate(self.agent["readers"]))
-            path = self.folder.parent / "chats.yaml"
-            write_agent(path, self.agent | {"endpoint": "http://localhost:1/v1", "model": "none"})
-            make_chats(self.chats, self.data, path, self.elements)
+        read_texts(self.data, readers_of(self.output))
+        for name, shown in INPUTS.items():
+            path = self.chats / chats_name(name)
+            if not path.is_file():
+                agent = self.output / f"{folder_name(name)}.yaml"
+                write_agent(
+                    agent, agent_of(shown, self.output) | {"endpoint": "http://localhost:1/v1", "model": "none"}
+                )
+                make_chats(path, self.data, agent, shown.elements)
 
     def _play(self, tasks: int) -> Mapping[str, dict]:
         output, task_set = self.folder / "online", self.folder / "tasks.yaml"
@@ -96,10 +100,15 @@ class InputRun(Run):
     def _served(self) -> Iterator[tuple]:
         """The options of `evaluate` for the agent of the served model. Replies are kept, so a killed evaluation asks
         for the others alone."""
-        path = self.folder / "agent.yaml"
+        path, shown = self.folder / "agent.yaml", INPUTS[self.name]
         with served_model(self.trained, self.folder / "server.log") as (endpoint, model):
-            write_agent(path, self.agent | {"endpoint": endpoint, "model": model})
-            yield "--agent", path, "--elements", self.elements
+            write_agent(path, agent_of(shown, self.output) | {"endpoint": endpoint, "model": model})
+            yield "--agent", path, "--elements", shown.elements
+
+
+def chats_name(name: str) -> str:
+    """The file of an input's chats."""
+    return f"{folder_name(name)}.jsonl"
 
 
 def write_agent(path: Path, content: Mapping) -> None:
@@ -108,26 +117,24 @@ def write_agent(path: Path, content: Mapping) -> None:
 
 
 def run_of(name: str, seed: int, options: Namespace) -> InputRun:
-    """An input with a seed. The folder depends on the number of episodes, the agent file, its prompts and the whole
+    """An input with a seed. The folders depend on the number of episodes, the agent files, their prompts and the whole
     recipe but for its seed."""
     steps = STEPS if options.steps is None else options.steps
     keys = {"training.steps": str(steps), "training.save_steps": str(max(1, steps // 8))}
-    shown = INPUTS[name]
-    sources = sha256_of([AGENTS / shown.agent, *PROMPTS.values()])[:8]
-    folder = f"{folder_name(name)}_{options.episodes}_{recipe_digest(RECIPE, keys)}_{sources}"
+    sources = sha256_of([*(AGENTS / shown.agent for shown in INPUTS.values()), *PROMPTS.values()])[:8]
+    digest = f"{options.episodes}_{recipe_digest(RECIPE, keys)}_{sources}"
     return InputRun(
         name,
         seed,
-        options.output / folder / str(seed),
+        options.output / f"{folder_name(name)}_{digest}" / str(seed),
         recipe=RECIPE,
         data=options.data,
         limit=options.limit,
         episodes=options.episodes,
         keys=tuple(word for key, value in keys.items() for word in (f"--{key}", value)),
-        chats=options.data / "chats" / f"{folder_name(name)}_{sources}" / "chats.jsonl",
-        elements=shown.elements,
-        reads_pixels=shown.reads_pixels,
-        agent=agent_of(shown, options.output),
+        chats=options.data / f"chats_{sources}",
+        model=options.output / f"model_{digest}" / str(seed),
+        output=options.output,
     )
 
 
