@@ -137,3 +137,5 @@ def test_right_taps_are_compared_over_episodes_as_means_over_seeds():
     low, high = row["interval"]
     assert low < 12.5 < high
     assert tap_differences({"words read": words}) == []
+    (row,) = tap_differences({"words read": words, "html read": words})
+    assert (row["difference"], row["interval"]) == (0.0, None)

@@ -59,7 +59,8 @@ def next_element(run: Run) -> dict[str, Any]:
 
 def tap_differences(verdicts: Mapping[str, Sequence[Mapping[str, str]]]) -> list[dict]:
     """For each of `PAIRS`, the difference of right taps in points, the mean over seeds, with the 95 % interval of a
-    bootstrap over the test episodes. `verdicts`: input → those of `next_element` of each seed."""
+    bootstrap over the test episodes, None where no episode differs. `verdicts`: input → those of `next_element` of
+    each seed."""
     rows = []
     for better, worse in PAIRS:
         if better in verdicts and worse in verdicts:
@@ -70,9 +71,10 @@ def tap_differences(verdicts: Mapping[str, Sequence[Mapping[str, str]]]) -> list
                 for name in (better, worse)
             ]
             change = shares[0] - shares[1]
-            edges = [round(edge, 1) for edge in interval(resampled(change, taps, f"{better} {worse}"))]
+            edges = interval(resampled(change, taps, f"{better} {worse}"))
+            shown = None if edges is None else [round(edge, 1) for edge in edges]
             difference = round(100 * float(change.sum() / taps.sum()), 2)
-            rows.append({"better": better, "worse": worse, "difference": difference, "interval": edges})
+            rows.append({"better": better, "worse": worse, "difference": difference, "interval": shown})
     return rows
 
 
