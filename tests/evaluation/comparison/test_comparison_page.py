@@ -30,6 +30,16 @@ def test_each_agent_is_in_the_block_of_its_kind_in_the_table_and_on_the_page(two
     assert "Trained on the demonstrations" not in html
 
 
+def test_the_texts_that_each_agent_reads_are_on_the_page_once(two_servers):
+    content = results_of(two_servers, {}, {})
+    for key, about in content["agents"].items():
+        row = about["rows"]["0"] | {"texts": {"screen descriptions": f"origin of {key}"}}
+        about["rows"] = {"0": row, "1": row}
+    write_page(two_servers.layout.output / "comparison.html", content, two_servers.layout.shards)
+    html = (two_servers.layout.output / "comparison.html").read_text(encoding="utf-8")
+    assert [html.count(f"screen descriptions: origin of {key}") for key in content["agents"]] == [1, 1]
+
+
 def of_agents(pairs):
     """`comparison.json` as far as tables of differences read it. `pairs`: (seed, official, its interval)."""
     agents = {

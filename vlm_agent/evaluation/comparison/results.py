@@ -60,7 +60,9 @@ def results_of(
         "agents": agents,
         "baselines": _baselines(stages, finished),
         "pairs": list(_pairs(stages, judged, scorers)),
-        "dividing": dividing_steps(_of_one_seed(judged)),
+        "dividing": dividing_steps(
+            {key: judged[key, int(next(iter(about["rows"])))] for key, about in agents.items() if about["rows"]}
+        ),
         "stages": dict(ran),
     }
 
@@ -220,14 +222,6 @@ def _success(one: Mapping[str, bool], other: Mapping[str, bool]) -> dict[str, An
     interval = paired_proportions(gained, lost, len(tasks))
     difference = 100 * (gained - lost) / len(tasks) if tasks else None
     return dict(difference=difference, interval=interval, gained=gained, lost=lost, tasks=len(tasks))
-
-
-def _of_one_seed(judged: Mapping[tuple[str, int], JudgedSteps]) -> dict[str, JudgedSteps]:
-    """The first finished seed of each agent."""
-    chosen: dict[str, JudgedSteps] = {}
-    for (key, _), steps in judged.items():
-        chosen.setdefault(key, steps)
-    return chosen
 
 
 def dividing_steps(judged: Mapping[str, JudgedSteps], count: int = DIVIDING) -> list[dict[str, Any]]:
