@@ -95,3 +95,10 @@ def test_pass_at_k_is_the_share_of_tasks_with_a_success_in_k_samples():
     )  # 5 of 6 pairs of a's samples have a success
     assert (row["success"], row["interval"]) == (25, wilson(0.5, 2))
     assert "pass_at" not in online_scores([result(True), result(False)])["overall"]
+
+
+def test_an_interval_counts_tasks_where_some_samples_were_not_judged():
+    unjudged = {"reached": None, "false_complete": None, "side_effects": None}
+    results = [result(True, task=f"{task}#{number}") for task in range(10) for number in range(4)]
+    results[-3:] = [result(None, task=f"9#{number}", **unjudged) for number in (1, 2, 3)]
+    assert online_scores(results)["overall"]["interval"] == pytest.approx(wilson(10, 10))

@@ -100,6 +100,17 @@ def test_the_mean_over_subsets_has_no_paired_interval_if_one_has_a_single_episod
     assert rows["official"][OVERALL]["partial_match"]["interval"] is None
 
 
+def test_a_subset_in_which_one_run_has_no_share_is_not_in_the_mean_of_the_other():
+    """GUIEvalKit's scorer counts no step whose answer is not an action."""
+    gold = [row for number in range(4) for row in episode(f"g{number}", "general", [HOME, DONE])]
+    gold += [row for number in range(4) for row in episode(f"s{number}", "single", [HOME, DONE])]
+    gold = [replace(row, size=(2400, 1080)) for row in gold]
+    half = [HOME, DONE, DONE, HOME] * 2
+    first, second = answered(gold, [*half, *[None] * 8]), answered(gold, [*half, *[DONE, HOME] * 4])
+    cell = compare(first, second, scorers=["guievalkit"])["guievalkit"][OVERALL]["partial_match"]
+    assert (cell["before"], cell["now"], cell["difference"]) == (50, 50, 0)
+
+
 def test_pairing_narrows_the_interval():
     rng = np.random.default_rng(6)
     gold = [row for number in range(100) for row in episode(str(number), "single", [HOME] * 4)]

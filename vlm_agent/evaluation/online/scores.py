@@ -23,9 +23,9 @@ def online_scores(results: Sequence[Mapping]) -> dict[str, dict]:
     - `steps` and `expert_steps`, means over tasks, and `steps_over_expert`, all steps in successful tasks divided by
       the expert's steps in them;
     - `unparsed`, the number of answers that were not actions, and `ends`, the number of runs by reason for their end;
-    - `pass_at`, omitted where tasks have one sample: for 1, 2, … samples, the percentage of tasks with a success in at
-      least one of as many, estimated without bias from all of them (Chen et al. 2021). Intervals then count tasks, as
-      if the samples of each were equal;
+    - `pass_at`, omitted where a task has one sample: for 1, 2, … samples, the percentage of tasks with a success in at
+      least one of as many, estimated without bias from all of them (Chen et al. 2021). Intervals count tasks, as if the
+      samples of each were equal;
     - `unjudged`, the number of tasks whose judge failed, omitted if it is 0; nothing else counts them;
     - `beyond_context`, the number of answers beyond the context of the agent's model, omitted if it is 0;
     - `cost`, means over tasks: `seconds`, `seconds_a_step`, `tokens_read`, `tokens_written`, `calls`.
@@ -44,8 +44,9 @@ def online_scores(results: Sequence[Mapping]) -> dict[str, dict]:
 def _row(of_all: list[Mapping]) -> dict:
     results = [result for result in of_all if result["success"] is not None]
     unjudged = len(of_all) - len(results)
-    pass_at = _pass_at(results)
-    samples, changed = len(pass_at), [bool(one) for row in results if (one := row["side_effects"]) is not None]
+    tasks = {result["task"].partition("#")[0] for result in results}
+    pass_at, samples = _pass_at(results), len(results) / max(1, len(tasks))
+    changed = [bool(one) for row in results if (one := row["side_effects"]) is not None]
     successful = [result for result in results if result["success"]]
     solved = [result for result in results if result["expert_steps"] is not None]
     compared = [result for result in solved if result["success"]]
@@ -64,13 +65,13 @@ def _row(of_all: list[Mapping]) -> dict:
         "unparsed": sum(result["unparsed"] for result in results),
         "ends": dict(sorted(Counter(result["reason"] for result in results).items())),
         "cost": _cost(results),
-        **({"pass_at": pass_at} if samples > 1 else {}),
+        **({"pass_at": pass_at} if len(pass_at) > 1 else {}),
         **({"unjudged": unjudged} if unjudged else {}),
         **({"beyond_context": beyond} if beyond else {}),
     }
 
 
-def _rate(name: str, those: Sequence[bool], samples: int) -> dict[str, Any]:
+def _rate(name: str, those: Sequence[bool], samples: float) -> dict[str, Any]:
     interval = wilson(sum(those) / samples, len(those) / samples) if those else None
     return {name: _mean([100.0 * one for one in those]), SHARES_OF_TASKS[name]: interval}
 

@@ -160,7 +160,8 @@ def _of_proportions(old: measures.Quotient, new: measures.Quotient) -> list[floa
 
 
 def _mean_cell(cells: list[_Cell], is_proportion: bool) -> _Cell:
-    """The mean over subsets."""
+    """The mean over the subsets in which both runs have the share."""
+    cells = [cell for cell in cells if cell.difference is not None]
     drawn = measures.mean_resampled([(cell.difference, cell.drawn) for cell in cells])
     parts = [(cell.difference, cell.interval) for cell in cells]
     edges = measures.interval_of_mean(parts) if is_proportion else measures.interval(drawn)
