@@ -213,6 +213,17 @@ def test_steps_that_changed_by_the_strict_scorer_alone_are_shown_as_such(episode
     assert 'href="#strict_wrong_to_right"' in html and "strict_right_to_wrong" not in html
 
 
+def test_a_step_that_a_scorer_does_not_count_is_neither_right_nor_wrong_by_it(episodes, predictions, tmp_path):
+    """OS-Atlas' scorer counts no end of a task."""
+    scores = score(predictions, scorers=["official", "strict", "os_atlas"])
+    write_report(tmp_path / "r.html", {"a": scores}, predictions, Shards(episodes), FACTS)
+    figures = (tmp_path / "r.html").read_text(encoding="utf-8").split("<figure data-")[1:]
+    heads = [figure.partition(">")[0] for figure in figures]
+    is_end = [head.startswith(('gold="complete"', 'gold="impossible"')) for head in heads]
+    assert any(is_end)
+    assert [head.count("os_atlas") for head in heads] == [0 if end else 1 for end in is_end]
+
+
 def test_each_answer_of_a_flip_has_its_own_verdicts(html):
     """A step that became wrong by the official scorer need not have been right by the strict one."""
     flip = html.partition('id="right_to_wrong"')[2].partition("</figure>")[0]

@@ -35,3 +35,11 @@ def test_a_run_with_a_damaged_file_is_listed_with_the_reason(tmp_path):
     (entry,) = entries_in(tmp_path)
     assert entry.kind == "training run"
     assert entry.figures.startswith(f"cannot be read: {tmp_path / 'progress.jsonl'} is damaged (")
+
+
+def test_metrics_with_an_empty_interval_are_listed_as_unexpected(tmp_path):
+    (tmp_path / "metrics.json").write_text(
+        '{"trained": {"official": {"overall": {"partial_match": 1.0, "interval": []}}}}'
+    )
+    (entry,) = entries_in(tmp_path)
+    assert entry.figures.startswith("cannot be read: unexpected content (IndexError")

@@ -244,18 +244,6 @@ def _quoted(text: str) -> str:
     return repr(text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS - 1]}…")
 
 
-_ONLINE_COSTS = (
-    "",
-    "steps",
-    "steps /\nexpert",
-    "no\naction",
-    "seconds\n/ task",
-    "tokens\n/ task",
-    "calls\n/ task",
-    "ends",
-)
-
-
 def online_tables(runs: Mapping[str, Mapping]) -> tuple[Table, ...]:
     """Success with its interval by subset, the rates of all tasks, and the cost; `runs` maps names to results of
     `online_scores`."""
@@ -269,7 +257,8 @@ def online_tables(runs: Mapping[str, Mapping]) -> tuple[Table, ...]:
     for name, rows in runs.items():
         rates = (_rate(rows[OVERALL], rate, interval) for rate, interval in SHARES_OF_TASKS.items())
         outcomes.add_row(Text(name), *rates, _number(rows[OVERALL]["reached"]))
-    cost = new_table("Cost", _ONLINE_COSTS, left=("ends",))
+    costs = (f"{name}\n/ task" for name in ("seconds", "tokens", "calls"))
+    cost = new_table("Cost", ["", "steps", "steps /\nexpert", "no\naction", *costs, "ends"], left=("ends",))
     for name, rows in runs.items():
         cost.add_row(Text(name), *_cost_cells(rows[OVERALL]))
     return success, outcomes, cost

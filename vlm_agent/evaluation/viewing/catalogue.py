@@ -106,7 +106,7 @@ def _rank(name: str) -> tuple[int, str]:
 def _read(figures: Callable[[Path], str], folder: Path) -> str:
     try:
         return figures(folder)
-    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         return f"cannot be read: unexpected content ({type(error).__name__}: {error})"
     except (UserError, OSError) as error:
         return f"cannot be read: {error}"

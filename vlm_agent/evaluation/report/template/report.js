@@ -10,6 +10,7 @@
       figure,
       gold: figure.dataset.gold,
       right: figure.dataset.right.split(" "),
+      wrong: figure.dataset.wrong.split(" "),
       unparsed: "unparsed" in figure.dataset,
     })),
   }));
@@ -44,7 +45,7 @@
   const fits = (step, gold, [verdict, scorer]) => {
     if (gold && step.gold !== gold) return false;
     if (verdict === "unparsed") return step.unparsed;
-    return !verdict || step.right.includes(scorer) === (verdict === "right");
+    return !verdict || step[verdict].includes(scorer);
   };
   const filter = () => {
     const [subset, gold] = [field("subset").value, field("gold").value];
