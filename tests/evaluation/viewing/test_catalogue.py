@@ -3,7 +3,8 @@
 import json
 import shutil
 
-from vlm_agent.evaluation.viewing.catalogue import MOST_PICTURES, entries_in
+from vlm_agent.evaluation.viewing.catalogue import MOST_PICTURES, entries_in, first_agent
+from vlm_agent.models.run_layout import base_folder
 
 
 def test_a_run_without_a_score_has_a_dash(tmp_path):
@@ -35,6 +36,15 @@ def test_a_run_with_a_damaged_file_is_listed_with_the_reason(tmp_path):
     (entry,) = entries_in(tmp_path)
     assert entry.kind == "training run"
     assert entry.figures.startswith(f"cannot be read: {tmp_path / 'progress.jsonl'} is damaged (")
+
+
+def test_the_first_finished_run_whose_recipe_can_be_read_is_asked(tmp_path):
+    for name, recipe in {"a": "nonsense: 1", "b": (base_folder("phone_vlm_tiny") / "recipe.yaml").read_text()}.items():
+        (tmp_path / name / "model").mkdir(parents=True)
+        (tmp_path / name / "model" / "config.json").touch()
+        (tmp_path / name / "recipe.yaml").write_text(recipe)
+        assert (first_agent(tmp_path) is None) == (name == "a")
+    assert first_agent(tmp_path).run == str(tmp_path / "b")
 
 
 def test_metrics_with_an_empty_interval_are_listed_as_unexpected(tmp_path):

@@ -210,16 +210,16 @@ def test_a_folder_that_does_not_exist_is_an_error(tmp_path, capsys):
     assert "is not a folder" in capsys.readouterr().err
 
 
-def test_questions_leave_no_file_and_a_second_reply_is_marked_as_read_from_disk(output, tmp_path):
-    """Both where the command runs and in OUT, which may be another's."""
+def test_questions_leave_no_file_a_second_reply_is_read_from_disk_and_ctrl_c_ends_the_command(output, tmp_path):
+    """No file where the command runs, and none in OUT, which may be another's."""
     (here := tmp_path / "here").mkdir()
     before = sorted(output.rglob("*"))
     with serving(lambda *_: Reply('{"ACTION": "press_home"}')) as (url, requests):
         agent = tmp_path / "agent.yaml"
         agent.write_text(f"agent: coat\nendpoint: {url}\nmodel: m\n")
         command = [sys.executable, "-m", "vlm_agent.cli", "view", str(output), "--agent", str(agent)]
-        environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=here)
+        named = {"env": os.environ | {"PYTHONUNBUFFERED": "1"}, "cwd": here, "text": True}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **named)
         try:
             host, token = re.search(r"http://(\S+)/\?token=(\S+)", process.stdout.readline()).groups()
             headers = {"Host": host, "X-Page-Token": token, "Content-Length": str(len(picture()))}
@@ -227,27 +227,13 @@ def test_questions_leave_no_file_and_a_second_reply_is_marked_as_read_from_disk(
             replies = [exchange(there, "POST", "/ask?goal=go%20home", headers, picture()) for _ in range(2)]
             answers = [json.loads(body) for _, _, body in replies]
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=60) == INTERRUPTED
+            _, errors = process.communicate(timeout=60)
         finally:
             process.kill()
+    assert (process.returncode, errors) == (INTERRUPTED, "interrupted\n")
     assert [answer["from_disk"] for answer in answers] == [False, True] and len(requests) == 1
     assert [answer["action"] for answer in answers] == ["press home"] * 2
     assert (sorted(output.rglob("*")), list(here.iterdir())) == (before, [])
-
-
-def test_ctrl_c_ends_the_command_with_its_status(output):
-    command = [sys.executable, "-m", "vlm_agent.cli", "view", str(output)]
-    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
-    )
-    try:
-        assert "open http://127.0.0.1:" in process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert (process.returncode, errors) == (INTERRUPTED, "interrupted\n")
 
 
 @pytest.mark.parametrize("shown", ["html", "words"])

@@ -6,12 +6,15 @@ with the reason instead of its figures.
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from vlm_agent.agents import AgentSettings
 from vlm_agent.agents.controls import CONTROLS
+from vlm_agent.agents.loading import agent_settings
 from vlm_agent.datasets.sources.traces import HEADING, read_trace
 from vlm_agent.drawing.contact_sheet import outcomes_in_words
 from vlm_agent.errors import UserError
@@ -76,17 +79,14 @@ def _entries(root: Path, folder: Path, names: Sequence[str]) -> Iterator[Catalog
         yield CatalogueEntry(path, kind, _read(figures, folder), *shown)
 
 
-def trained_runs(root: Path) -> list[Path]:
-    """The finished training runs in the folder, by path."""
-    return [folder for folder, names in _folders(root) if RECIPE in names and _is_finished(folder)]
-
-
-def _is_finished(folder: Path) -> bool:
-    try:
-        trained(folder)
-    except FileNotFoundError:
-        return False
-    return True
+def first_agent(root: Path) -> AgentSettings | None:
+    """The settings of the first finished training run in the folder, by path, whose recipe can be read."""
+    for folder, names in _folders(root):
+        if RECIPE in names:
+            with suppress(FileNotFoundError, UserError):
+                trained(folder)
+                return agent_settings(str(folder))
+    return None
 
 
 def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:

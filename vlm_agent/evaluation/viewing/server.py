@@ -28,7 +28,7 @@ from vlm_agent.drawing.contact_sheet import trace_sheet
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.report.page import page_style
 from vlm_agent.evaluation.viewing.asking import MOST_BYTES, Asking
-from vlm_agent.evaluation.viewing.catalogue import MOST_ENTRIES, entries_in, success_of, trained_runs
+from vlm_agent.evaluation.viewing.catalogue import MOST_ENTRIES, entries_in, first_agent, success_of
 from vlm_agent.files.console import print_plain, stopped_by_signals
 from vlm_agent.files.pages import page_environment
 from vlm_agent.files.pages.loopback import LoopbackHandler, LoopbackServer, Refusal
@@ -49,14 +49,12 @@ _SANDBOX = {
 def view(output: Path, agent: str | None, port: int, console: Console) -> None:
     """Serves the pages until SIGTERM or Ctrl-C, which raises KeyboardInterrupt.
 
-    `agent`: as `--agent` of other commands; None for the first trained run in `output`, if any. `port`: 0 for any free
-    one. Raises UserError if `output` is not a folder, if the agent is unknown or the port cannot be used.
+    `agent`: as `--agent` of other commands; None for `first_agent`, if any. `port`: 0 for any free one. Raises
+    UserError if `output` is not a folder, if the agent is unknown or the port cannot be used.
     """
     if not output.is_dir():
         raise UserError(f"{output} is not a folder; name the output folder of a command")
-    if agent is None:
-        agent = next((str(run) for run in trained_runs(output)), None)
-    settings = None if agent is None else agent_settings(agent)
+    settings = first_agent(output) if agent is None else agent_settings(agent)
     with ExitStack() as stack:
         # Viewing writes nothing to OUT or the working folder; for replies to be kept, an agent file names a folder.
         replies = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vlm-agent-view-")))
