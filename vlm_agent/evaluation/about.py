@@ -78,7 +78,7 @@ def context_fact(beyond: int, answers: int) -> dict[str, str]:
 
 
 LISTED = 20
-"""Ids of such episodes in metrics.json; all are counted."""
+"""Lines of a kind in metrics.json; all are counted."""
 
 PHONE = "activity and elements of the screen, as any phone gives"
 ANNOTATION = "annotation, made with goal and true action known; no phone gives it"

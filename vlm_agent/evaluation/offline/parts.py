@@ -20,7 +20,7 @@ from typing import Any
 from vlm_agent.agents import Answer
 from vlm_agent.agents.llm.completion import CUT_OFF, DURING_REASONING, EMPTY, REASONING_ALONE, TOOL_CALL
 from vlm_agent.episodes import Episode
-from vlm_agent.evaluation.about import context_fact
+from vlm_agent.evaluation.about import LISTED, context_fact
 from vlm_agent.evaluation.offline.plan import job, predictions_name
 from vlm_agent.evaluation.predictions import Prediction, read_predictions, write_predictions
 from vlm_agent.files import file_lock, parsing, read_checked, write_checked
@@ -28,9 +28,6 @@ from vlm_agent.files.jobs import ArrayTask
 from vlm_agent.sentences.trajectory import unwritable_line
 
 EPISODES_PER_PART = 16
-
-LISTED = 20
-"""Unwritable actions in metrics.json; all are counted."""
 
 ALL = "all"
 """The number of replies, among those with a note."""

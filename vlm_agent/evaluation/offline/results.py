@@ -11,9 +11,9 @@ from rich.console import Console
 from vlm_agent.agents import NoAnswerError
 from vlm_agent.agents.llm.client import retry_advice
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.evaluation.about import AGENT, controls_fact, elements_fact, names_in_tables, trained_on_fact
+from vlm_agent.evaluation.about import AGENT, LISTED, controls_fact, elements_fact, names_in_tables, trained_on_fact
 from vlm_agent.evaluation.offline.baselines import NEAREST_ELEMENT
-from vlm_agent.evaluation.offline.parts import LISTED, AnswerCounts, Parts
+from vlm_agent.evaluation.offline.parts import AnswerCounts, Parts
 from vlm_agent.evaluation.offline.plan import TEXTS, Plan
 from vlm_agent.evaluation.predictions import prediction_batches
 from vlm_agent.evaluation.report import write_report
