@@ -10,6 +10,7 @@ from helpers.agents.knowing_agent import Knowing, write_shards
 from helpers.data import aitz_counts
 from rich.console import Console
 
+from vlm_agent.cli import OK, main
 from vlm_agent.datasets.selection import read_splits
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.shards.writer import ShardWriter, write_manifest
@@ -59,6 +60,9 @@ def test_the_published_episodes_are_recognised_on_the_terminal_and_in_the_report
     assert split["differs"] == {} and "general" in split["agrees"]
     assert printed.count(f"Published numbers: On the split of this run: {NAME}") == 2  # by evaluate and by finish
     assert "On the split of this run: AITW" in report and "No table is known" not in report
+    again = tmp_path / "again.html"
+    assert main(["score", str(tmp_path / "out"), "--shards", str(shards), "--report", str(again)]) == OK
+    assert "On the split of this run: AITW" in again.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ def _own(path: Path, name: str, scorers: list[str]) -> _Run:
     steps, about = judge_steps(path, scorers), recorded_about(path)
     about.check_episodes(path, len(steps.episode_ids))
     groups, language = recorded_settings(path) or (None, None)
-    return _Run(path, path, name, steps, groups, language, {}, about.facts(), about.warnings(path))
+    return _Run(path, path, name, steps, groups, language, about.split, about.facts(), about.warnings(path))
 
 
 def _of_another_program(path: Path, name: str, scorers: list[str], foreign: "ForeignOptions", rows: Path) -> _Run:

@@ -136,11 +136,12 @@ def _recorded(predictions: Path) -> tuple[dict[str, Any], Any, str] | None:
 class RecordedAbout:
     """What the metrics beside a predictions file say about its run. `episodes`: the number that was scored. `failed`: a
     line for each step that the agent did not answer. `texts`: where the texts that it read come from
-    (`text_origins`)."""
+    (`text_origins`). `split`: the benchmark, and its `compare_split`, where it has published numbers."""
 
     episodes: int | None = None
     failed: Sequence[str] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
+    split: Mapping[str, Any] = field(default_factory=dict)
 
     def check_episodes(self, predictions: Path, found: int) -> None:
         """Raises DatasetError if the file has another number of episodes than its evaluation scored."""
@@ -177,7 +178,8 @@ def recorded_about(predictions: Path) -> RecordedAbout:
         of_run = scores.get(found[2], {})
         about = of_run.get("about", {})
         texts = {str(name): str(text) for name, text in about.get(TEXTS, {}).items()}
-        return RecordedAbout(about.get("episodes"), failed_steps(of_run), texts)
+        split = {key: about[key] for key in ("benchmark", "published_split") if "published_split" in about}
+        return RecordedAbout(about.get("episodes"), failed_steps(of_run), texts, split)
 
 
 def read_plan(output: Path) -> Plan:
