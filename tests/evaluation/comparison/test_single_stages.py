@@ -99,20 +99,17 @@ def test_hours_are_estimated_for_trainings_evaluations_and_prompts(tmp_path, cap
     assert "H10000: not in the table" in capsys.readouterr().err
 
 
-def test_stages_at_once_run_once_each_and_stay_done_when_a_seed_is_added(command, tmp_path, capsys):
-    names = ("train-one-0", "train-one-0", "train-other-0")
-    processes = [start(command("--stage", name)) for name in names]
+def test_stages_at_once_run_once_each_also_of_an_added_seed(command, tmp_path, capsys):
+    added = ("--seeds", "0", "1")
+    stages = [("--stage", "train-one-0")] * 2 + [(*added, "--stage", "train-one-1")]
+    processes = [start(command(*stage)) for stage in stages]
     outputs = [process.communicate(timeout=SECONDS)[0] for process in processes]
     assert [process.returncode for process in processes] == [OK] * 3, outputs
-    assert ends(tmp_path / "out") == {"train-one-0": [OK], "train-other-0": [OK]}
+    assert ends(tmp_path / "out") == {"train-one-0": [OK], "train-one-1": [OK]}
     assert sum("train-one-0 is done; nothing to do" in output for output in outputs[:2]) == 1
-    done = ["train-one-0", "train-other-0"]
-    assert [name for name, (_, state, *_) in listed(command, capsys).items() if state == "done"] == done
-    before = listed(lambda *more: command("--seeds", "0", "1", *more), capsys)
-    assert [name for name, (_, state, *_) in before.items() if state == "done"] == done
-    assert before["train-one-1"][1] == "open"
-    assert main(command("--seeds", "0", "1", "--stage", "train-one-1")) == OK
-    assert listed(command, capsys)["train-one-0"][1] == "done"
+    for more, done in {(): ["train-one-0"], added: ["train-one-0", "train-one-1"]}.items():
+        found = listed(lambda *words, more=more: command(*more, *words), capsys)
+        assert [name for name, (_, state, *_) in found.items() if state == "done"] == done
 
 
 def test_a_stage_waits_for_another_process_that_runs_it(command, tmp_path):

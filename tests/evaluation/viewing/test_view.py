@@ -214,9 +214,9 @@ def test_questions_leave_no_file_a_second_reply_is_read_from_disk_and_ctrl_c_end
     """No file where the command runs, and none in OUT, which may be another's."""
     (here := tmp_path / "here").mkdir()
     before = sorted(output.rglob("*"))
-    with serving(lambda *_: Reply('{"ACTION": "press_home"}')) as (url, requests):
+    with serving(lambda *_: Reply("press home")) as (url, requests):
         agent = tmp_path / "agent.yaml"
-        agent.write_text(f"agent: coat\nendpoint: {url}\nmodel: m\n")
+        agent.write_text(f"agent: endpoint\nendpoint: {url}\nmodel: m\n")
         command = [sys.executable, "-m", "vlm_agent.cli", "view", str(output), "--agent", str(agent)]
         named = {"env": os.environ | {"PYTHONUNBUFFERED": "1"}, "cwd": here, "text": True}
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **named)
