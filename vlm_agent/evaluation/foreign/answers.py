@@ -12,16 +12,15 @@ from vlm_agent.episodes import NO_POINT, Action, ActionKind
 from vlm_agent.errors import DatasetError
 
 EPISODE, STEP, TEXT, KIND, TYPED = "episode_id", "step", "text", "action_type", "typed_text"
-POINTS = ("touch_yx", "lift_yx")
 COORDINATES = {"touch_yx": ("touch_y", "touch_x"), "lift_yx": ("lift_y", "lift_x")}
 """A point is one column with a list (y, x), or two columns with numbers."""
 
 NUMBERS = (STEP, KIND, *(name for names in COORDINATES.values() for name in names))
 """The columns whose text in a CSV file may be a number; an action type may also be a name."""
 
-KNOWN = (EPISODE, STEP, TEXT, KIND, TYPED, *POINTS, *NUMBERS[2:])
+KNOWN = (EPISODE, STEP, TEXT, KIND, TYPED, *COORDINATES, *NUMBERS[2:])
 
-_OF_ACTIONS = (TYPED, *POINTS, *NUMBERS[2:])
+_OF_ACTIONS = (TYPED, *COORDINATES, *NUMBERS[2:])
 _SIMILARITY = 0.75
 
 

@@ -1,7 +1,7 @@
 """Predictions of another program, joined with the recorded steps that they answer."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -26,12 +26,11 @@ class ForeignPredictions:
     and `surplus`: answers to steps that the split does not have. `others`: the number of answers to episodes of the
     split that are not scored. `has_text_alone`: whether actions were decoded from the column text."""
 
-    path: Path
-    unread: Sequence[str] = ()
-    missing: Steps = field(default_factory=dict)
-    surplus: Steps = field(default_factory=dict)
-    others: int = 0
-    has_text_alone: bool = False
+    unread: Sequence[str]
+    missing: Steps
+    surplus: Steps
+    others: int
+    has_text_alone: bool
 
     def failed_steps(self) -> list[str]:
         """A line for each missing step, as those of an agent that did not answer."""
@@ -84,7 +83,7 @@ def join(
     _check(path, dataset, {} if missing_as_wrong else missing, {} if ignore_surplus else surplus, (scored, answers))
     others = sum(len(of) for name, of in answers.items() if name in in_split and name not in scored)
     has_text_alone = KIND not in columns
-    found = ForeignPredictions(path, columns.others, missing, surplus, others, has_text_alone)
+    found = ForeignPredictions(columns.others, missing, surplus, others, has_text_alone)
     write_predictions(output, _rows(dataset, chosen, answers, language or default_language(), has_text_alone))
     return found
 

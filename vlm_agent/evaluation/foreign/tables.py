@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vlm_agent.errors import DatasetError
-from vlm_agent.evaluation.foreign.answers import EPISODE, KNOWN, NUMBERS, POINTS, Columns, shown
+from vlm_agent.evaluation.foreign.answers import COORDINATES, EPISODE, KNOWN, NUMBERS, Columns, shown
 from vlm_agent.evaluation.predictions import is_predictions_file
 from vlm_agent.files.parquet import open_parquet
 
@@ -88,7 +88,7 @@ def _csv_rows(path: Path, names: Sequence[str], cells: Iterator[tuple[int, list[
 def _cell(column: str, text: str) -> object:
     if text == "":
         return None
-    if column in POINTS:
+    if column in COORDINATES:
         return _point(text)
     return _number(text) if column in NUMBERS else text
 
