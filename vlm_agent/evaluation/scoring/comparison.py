@@ -32,8 +32,8 @@ def compare(
     - `interval`, 95 % of the difference, by a bootstrap over episodes that resamples both runs together; of complete
       match by `measures.paired_proportions`. None where `metrics.score` has none.
 
-    A row also has the numbers of `episodes` and `steps`. `overall`, subsets, groups and shares are those of
-    `metrics.score`; steps count from 0.
+    A row also has the numbers of `episodes` and `steps`. Subsets, groups and shares are those of `metrics.score`,
+    and `overall` is over the subsets in which both runs have the share; steps count from 0.
 
     `names`: the runs in errors. Raises DatasetError naming the first difference if the gold steps of the runs differ,
     and every error of `metrics.score`.

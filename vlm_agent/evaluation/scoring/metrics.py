@@ -55,7 +55,7 @@ def score(source: JudgedSteps | Steps, groups: Groups | None = None, scorers: Se
     group's row covers its own episodes; ids that are not in the run are ignored.
 
     Intervals are by bootstrap over episodes, for the complete match Wilson's. A bootstrap whose resamples are all equal
-    gives no interval, None: the episodes do not differ, or there is one. `overall` has none either if one of its
+    gives no interval, None: the episodes do not differ, or there is one. Nor does that of `overall` if one of its
     subsets has a single episode in which the share is defined. A subset of several equal episodes adds no width to it.
 
     `scorers` holds the rule and the source of each scorer. `confusion[gold name][predicted name]` counts steps.
