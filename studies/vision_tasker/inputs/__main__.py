@@ -110,14 +110,17 @@ def train_and_evaluate(options: argparse.Namespace) -> dict:
     runs = runs_of(options)
     figures = complete_all(runs, figures_of)
     groups = by_arm(runs)
+    taps = tap_differences({name: [run.figure(NEXT)["verdicts"] for run in group] for name, group in groups.items()})
+    seeds = " ".join(map(str, options.seeds))
+    key = f"{runs[0].model.parent.name}, seeds {seeds}, {options.limit} episodes"
+    if not options.records.find(key):
+        options.records.add(key, {"differences": taps})
     result = {
         "seeds": options.seeds,
         "inputs": {name: summary(list(of_seeds.values())) for name, of_seeds in figures.items()},
         "baselines": controls_of(runs[:1], BASELINES, SCORES),
         "differences": differences(figures),
-        "next element, over episodes": tap_differences(
-            {name: [run.figure(NEXT)["verdicts"] for run in group] for name, group in groups.items()}
-        ),
+        "next element, over episodes": taps,
         "chats": {name: group[0].figure("chats") for name, group in groups.items()},
         "taps": runs[0].figure(NEXT)["taps"],
         "runs": figures,
