@@ -165,7 +165,8 @@ def test_printing_draws_what_is_shown(browser):
     choose(browser, "goal", "number 77")
     shown = browser.run(f"{SHOWN}.length")
     browser.run("dispatchEvent(new Event('beforeprint'))")
-    assert pictures(browser)[0] == shown
+    # Pictures of hidden episodes may not be removed yet.
+    assert browser.run(f"{SHOWN}.filter((figure) => figure.querySelector('.screen img')).length") == shown
     browser.run("dispatchEvent(new Event('afterprint'))")
     browser.run("window.scrollTo(0, 0)")
     browser.wait_for(f"document.querySelectorAll('.screen img').length < {shown}")

@@ -20,7 +20,7 @@ from vlm_agent.models.weights.adapters import (
     merge_adapter,
     save_trained_weights,
 )
-from vlm_agent.models.weights.precision import has_bf16, is_quantised
+from vlm_agent.models.weights.precision import is_quantised
 from vlm_agent.models.weights.quantisation import QuantisationError, dequantise, quantise
 from vlm_agent.recipe.model import Lora, TrainedParts
 
@@ -147,8 +147,8 @@ def test_a_step_is_that_of_pefts_own_forward_pass(kind, autocast):
         loss.backward()
         found.append({name: weight.grad for name, weight in model.named_parameters() if weight.requires_grad})
     ours, peft_way = found
-    bound = 0.05 if has_bf16() else 0.1  # 0.060 was measured on a CPU without bfloat16 arithmetic
-    assert max(relative(ours[name], peft_way[name]) for name in peft_way) < (bound if autocast else 1e-4)
+    bound = 0.1 if autocast else 1e-4  # 0.050 was measured on Zen 4, 0.060 on a CPU without bfloat16 arithmetic
+    assert max(relative(ours[name], peft_way[name]) for name in peft_way) < bound
 
 
 @KINDS
