@@ -15,7 +15,7 @@ GREATEST = {
     "first loss: lines of these functions": 3_716,
     "first verdict: modules": 66,
     "first verdict: lines of these functions": 4_160,  # 46 of them only where the base's answer meets a box
-    "lines of the spine": 64_963,
+    "lines of the spine": 64_943,
     "entries at the top of the package": 22,
 }
 """Figure → its greatest accepted value, where that is above the goal. Only lower it."""
