@@ -176,7 +176,7 @@ def interval(low: float, high: float) -> str:
 
 
 def number(value: float) -> str:
-    return f"{value:.1f}".replace("-", "−")
+    return f"{value:z.1f}".replace("-", "−")
 
 
 def points(value: float) -> str:

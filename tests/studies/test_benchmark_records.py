@@ -100,7 +100,8 @@ def test_a_study_that_is_terminated_ends_the_command_under_way(tmp_path, monkeyp
     program.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid; sleep 1; kill $PPID; exec sleep 60\n")
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as stopped:
         command("train")
+    assert stopped.value.args == (signal.SIGTERM,)
     _, status = os.waitpid(int((tmp_path / "pid").read_text()), 0)
     assert os.WTERMSIG(status) == signal.SIGKILL

@@ -84,14 +84,14 @@ class TrainingRecipe(Section):
     A row packs `batch_size` sentences (default 1), or as many as fit into `batch_tokens`, which is the better
     choice where episodes differ in length. Set exactly one of `steps` and `epochs`. `schedule` starts after
     `warmup_steps` of linear warm-up; a value below 1 is a fraction of all steps. `bf16`: mixed precision; `auto`:
-    where it is faster than float32 on the machine that starts the run (GPUs from Ampere on, CPUs with AMX or Zen
-    4); the run's recipe.yaml states which, and a resumed run keeps it. `gradient_checkpointing`: the backward pass
-    computes the layers again instead of keeping their activations; `auto`: as few layers as the GPU's memory
-    demands, by the estimate of the dry run, and none on a CPU. `save_steps`: a checkpoint every so many steps;
-    `save_seconds`: also when so many seconds have passed since the last one, so that a killed run loses no more,
-    however long a step takes. `keep_checkpoints`: how many of the newest to keep, beside the best. `track`: also
-    logs the figures of RUN/progress.jsonl, with the recipe, to Weights & Biases (`wandb`), `trackio` or `mlflow`.
-    `deepspeed`: a file of `deepspeed_configs/`, for several ranks.
+    where it is faster than float32 on the machine that starts the run (GPUs from Ampere on, CPUs with AMX, AMD from
+    Zen 4 on); the run's recipe.yaml states which, and a resumed run keeps it. `gradient_checkpointing`: the
+    backward pass computes the layers again instead of keeping their activations; `auto`: as few layers as the GPU's
+    memory demands, by the estimate of the dry run, and none on a CPU. `save_steps`: a checkpoint every so many
+    steps; `save_seconds`: also when so many seconds have passed since the last one, so that a killed run loses no
+    more, however long a step takes. `keep_checkpoints`: how many of the newest to keep, beside the best. `track`:
+    also logs the figures of RUN/progress.jsonl, with the recipe, to Weights & Biases (`wandb`), `trackio` or
+    `mlflow`. `deepspeed`: a file of `deepspeed_configs/`, for several ranks.
     """
 
     REPLACES = either("epochs", "steps") | either("batch_size", "batch_tokens")

@@ -42,6 +42,7 @@ from studies.vision_tasker.inputs.data import readers_of
 from studies.vision_tasker.inputs.figures import (
     FIGURES,
     NEXT,
+    PAIRS,
     SCORES,
     ceilings,
     chats_of,
@@ -113,7 +114,7 @@ def train_and_evaluate(options: argparse.Namespace) -> dict:
     taps = tap_differences({name: [run.figure(NEXT)["verdicts"] for run in group] for name, group in groups.items()})
     seeds = " ".join(map(str, options.seeds))
     key = f"{runs[0].model.parent.name}, seeds {seeds}, {options.limit} episodes"
-    if not options.records.find(key):
+    if len(taps) == len(PAIRS) and not options.records.find(key):
         options.records.add(key, {"differences": taps})
     result = {
         "seeds": options.seeds,
