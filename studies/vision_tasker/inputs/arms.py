@@ -23,7 +23,7 @@ from vlm_agent.screens.seen import Understood
 from vlm_agent.training.run_folder.layout import FINISHED
 
 RECIPE = ROOT / "recipes/comparison/text_chats_tiny.yaml"
-STEPS = 1600
+STEPS = 3200
 
 AGENTS = ROOT / "eval/agents"
 
